@@ -389,7 +389,7 @@ class Stream(KnowsBroughtNames, Query):
     @property
     def leaks(self) -> bool:
         """Whether rows know of events after their time: a model must not be trained on them as they are."""
-        return self.waits != 0
+        return not foresight(self.plan).is_none
 
     @property
     def waits(self) -> timedelta | int | None:
@@ -439,7 +439,7 @@ class Stream(KnowsBroughtNames, Query):
         >>> near.run(ask=[{"t": 13, "user": 7}, {"t": 14, "user": 8}], buy=bought).to_pylist()
         [{'t': 13, 'user': 7, 'n': 2, 'paid': 11}, {'t': 14, 'user': 8, 'n': 0, 'paid': None}]
         """
-        step = "interval_join"
+        step, with_base = "interval_join", intervals.flag("interval_join", "include_base", include_base)
         several = []
         for end, length in intervals.lengths(self.plan, preceding, step):
             interval = functools.partial(
@@ -448,7 +448,7 @@ class Stream(KnowsBroughtNames, Query):
                 since_previous=since_previous,
             )  # fmt: skip
             asked = self._asked(probe, on, where, step, lateness, interval)
-            several.append((end, intervals.with_base(asked) if include_base else asked))
+            several.append((end, intervals.with_base(asked) if with_base else asked))
         return IntervalJoined(several, self._scope)
 
     def last_join(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import pyarrow as pa
 import pytest
 
 import tidemill as tm
+from tests.conformance.temporal import EAGER
 from tidemill import col
+from tidemill.core.batch import conform, from_rows
 from tidemill.core.errors import UserError
 from tidemill.io.chunks import ChunkSizes
+from tidemill.local.graph import Graph
 from tidemill.local.interval_operator import IntervalOperator
 from tidemill.local.run import run
 from tidemill.local.temporal import temporal_operator
@@ -68,6 +72,20 @@ WRONG: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "nulls that are skipped ahead": (
         lambda: ASK.last_join(BUY, on="k", direction="forward", skip_nulls=True), ["skip_nulls", "filter"],
     ),
+    "a text for yes or no": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=1, include_base="no"),
+        ["interval_join:", "include_base= True or False", "'no'"],
+    ),
+    "a number for yes or no": (
+        lambda: ASK.last_join(BUY, on="k", skip_nulls=1), ["last_join:", "skip_nulls= True or False", "1"],
+    ),
+    "an int for a duration": (
+        lambda: CLOCK.interval_join(CLOCK, on="k", preceding=col.k), ["duration", "col.us.cast('duration')"],
+    ),
+    "a bound that fails": (
+        lambda: ASK.interval_join(BUY, on="k", preceding=col.far * 2).agg(n=tm.count()).run(
+            ask=[{"t": 1, "k": 1, "far": 2**62}], buy=[]), ["the bound", "col.far", "overflow", ".where("],
+    ),
     "a negative lateness": (
         lambda: ASK.interval_join(BUY, on="k", preceding=1, lateness=-1), ["lateness=", "at least 0"],
     ),
@@ -103,9 +121,28 @@ def test_bounds_that_are_null_or_negative_are_no_interval_and_counted() -> None:
     assert "interval" in name
     assert refused["far"].to_pylist() == [-2, None]
     assert set(refused.column(refused.num_columns - 1).to_pylist()) == {
-        "no interval: a bound is null or negative"
+        "no interval: a bound is null or negative, or fails"
     }
     assert live.stats().refused == {name: 2}
+
+
+@pytest.mark.parametrize("answers", ["exact", "on arrival"])
+@pytest.mark.parametrize("what", [tm.max("paid"), tm.median("paid")], ids=["indexed", "listed"])
+def test_a_bound_that_fails_is_no_interval_and_ends_no_live_query(answers: Any, what: Any) -> None:
+    query = ASK.interval_join(BUY, on="k", preceding=col.far * 2).agg(n=what)
+    live = query.live(answers=answers)
+    live.push(buy=[{"t": t, "k": 1, "paid": t} for t in (7, 8, 9)])
+    asked = [{"t": 9, "k": 1, "far": far} for far in (0, 2**62, 1)]
+    found = [*live.push(ask=asked).to_pylist()]
+    if answers == "on arrival":
+        assert [live.lookup(row)["n"] for row in asked] == [row["n"] for row in found]
+    found += live.flush().to_pylist()
+    assert sorted((row["far"], row["n"]) for row in found) == [
+        (0, 9), (1, 9 if what.name == "max" else 8), (2**62, None)
+    ]  # fmt: skip
+    [(name, refused)] = live.refused().items()
+    assert refused["far"].to_pylist() == [2**62]
+    assert live.stats().refused == {name: 1}
 
 
 def test_rows_come_when_no_probe_row_can_change_them() -> None:
@@ -118,6 +155,29 @@ def test_rows_come_when_no_probe_row_can_change_them() -> None:
     assert live.punctuate(14)["n"].to_pylist() == [2]
     live.push(ask=[{"t": 9, "k": 1, "far": 0}])
     assert live.late("ask")["t"].to_pylist() == [9]
+
+
+@pytest.mark.parametrize("answers", ["exact", "on arrival"])
+@pytest.mark.parametrize(("preceding", "most"), [(None, 30), (40, 60)])
+def test_what_is_kept_of_rows_before_the_previous_base_row_is_bounded(
+    answers: Any, preceding: int | None, most: int
+) -> None:
+    """Without a length, the last base row of each of three keys stays; with one, no key for longer."""
+    query = ASK.interval_join(BUY, on="k", preceding=preceding, since_previous=True).agg(n=tm.count())
+    eager = replace(EAGER, few_arrived=1)
+    graph = Graph(query.optimized, 1, eager, on_arrival=None if answers == "exact" else 0)
+    found: list[Any] = []
+    for part in range(100):
+        t, k = 10 * part, part if preceding else part % 3
+        buy = [{"t": t + i, "k": k, "paid": 1} for i in range(4)]
+        ask = [{"t": t + i, "k": k, "far": 0} for i in (1, 3)]
+        for name, rows in (("buy", buy), ("ask", ask)):
+            source = graph.sources[name]
+            [batch] = from_rows(rows, source.declared).to_batches()
+            found += graph.push(name, conform(batch, source.schema, step="test"))
+            found += graph.advance(name, t + 4, prompt=True)
+    assert pa.Table.from_batches(found)["n"].to_pylist()[2:4] == [2, 2]
+    assert sum(step.operator.size()[0] for step in graph.steps) < most
 
 
 def test_leaks_and_waits() -> None:
@@ -135,6 +195,17 @@ def test_leaks_and_waits() -> None:
         "before": (False, 0), "ahead": (True, 7), "all ahead": (True, tm.FOREVER), "of the row": (True, None),
         "of the clock": (True, timedelta(seconds=90)),
     }  # fmt: skip
+
+
+def test_what_is_made_of_a_join_leaks_if_it_does_on_any_clock() -> None:
+    before, after = (
+        CLOCK.interval_join(CLOCK, on="k", **asked).agg(n=tm.count())
+        for asked in ({"preceding": "1h"}, {"following": "1h"})
+    )
+    assert (before.leaks, before.waits) == (False, timedelta(0))
+    assert (after.leaks, after.waits) == (True, timedelta(hours=1))
+    assert (CLOCK.leaks, CLOCK.last_join(CLOCK, on="k").leaks) == (False, False)
+    assert ASK.interval_join(BUY, on="k", following=col.far).agg(n=tm.count()).leaks
 
 
 def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_values_are_read_as_those_of_a_push() -> None:
     ):  # fmt: skip
         with pytest.raises(tm.UserError, match=words):
             live.lookup({**row, **wrong})
-    with pytest.raises(tm.UserError, match="expected a column 'user'"):
+    with pytest.raises(tm.UserError, match=r"lookup ask, row 1: expected a column 'user'"):
         live.lookup({"t": START})
 
 

@@ -98,7 +98,7 @@ class ArrivalOperator(IntervalOperator):
         base, probe = self._due(0, FOREVER), self._due(1, FOREVER)
         self._kept_rows[1] = probe.rows
         matching = Matching.of(self.plan.match, base, probe, refusing(base))
-        own = reach(self.plan.interval, base, self._since(base, matching.keys[0])[1])
+        own = reach(self.plan.interval, base, self._since(base, matching.keys[0])[1], lenient=self._lenient)
         new = np.flatnonzero(base.is_new) if self.plan.interval.since_previous else None
         return base, probe, Question.of(self.plan, matching, base, probe, own, new), own.bad
 
@@ -145,7 +145,8 @@ class ArrivalOperator(IntervalOperator):
             self._kept_rows = [side.rows.slice(0, 0) for side in (base, probe)]
         elif below > BEGINNING:
             matching = Matching.of(self.plan.match, base, probe)
-            own = reach(self.plan.interval, base, self._since(base, matching.keys[0])[1])
+            previous = self._since(base, matching.keys[0])[1]
+            own = reach(self.plan.interval, base, previous, lenient=self._lenient)
             nothing = np.empty(0, dtype=np.int64)
             asked = Question.of(self.plan, matching, base, probe, own, nothing)
             self._kept_rows = [
@@ -165,6 +166,6 @@ class ArrivalOperator(IntervalOperator):
         last = np.ones(len(order), dtype=np.bool_)  # of those of its key that are below
         last[:-1] = (own[1:] != own[:-1]) | (starts[1:] >= below)
         keep = np.zeros(len(order), dtype=np.bool_)
-        keep[order] = (own >= 0) & ((starts >= below) | last)
+        keep[order] = (own >= 0) & ((starts >= below) | (last & self._may_be_previous(starts, below)))
         done = np.ones(len(order), np.int64)
         return base.keep(keep, **{ANSWERED: done, PREVIOUS: base.starts})

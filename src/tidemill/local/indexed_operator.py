@@ -205,7 +205,7 @@ class IndexedOperator(ArrivalOperator):
         """Return the intervals of base rows."""
         base = self.plan.base
         side = Side(base, rows, 0, starts_of(base, rows), ends_of(base, rows))
-        return reach(self.plan.interval, side, None)
+        return reach(self.plan.interval, side, None, lenient=self._lenient)
 
     def _answer(self, rows: pa.RecordBatch, own: Reach) -> pa.RecordBatch:
         """Return base rows with the answers to their intervals."""

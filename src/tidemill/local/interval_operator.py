@@ -47,7 +47,7 @@ class IntervalOperator(TemporalOperator):
         matching = Matching.of(self.plan.match, base, probe, self._refusing(base))
         answered, previous = self._since(base, matching.keys[0])
         waiting = None if answered is None else np.flatnonzero(~answered)
-        own = reach(self.plan.interval, base, previous)
+        own = reach(self.plan.interval, base, previous, lenient=self._lenient)
         if self._lenient:
             self._refuse_bad(base, probe, matching, own)
         asked = Question.of(self.plan, matching, base, probe, own, waiting)
@@ -61,7 +61,7 @@ class IntervalOperator(TemporalOperator):
         done = np.ones(len(base.starts), dtype=np.bool_)
         done[rest] = False
         kept = [
-            self._base_to_keep(base, matching.keys[0], done, previous),
+            self._base_to_keep(base, matching.keys[0], done, previous, below),
             self._probe_to_keep(asked, own, rest, probe, below),
         ]
         return results, kept
@@ -111,19 +111,28 @@ class IntervalOperator(TemporalOperator):
         self._refuse(rows, "null key: nothing is equal to it", port)
 
     def _refuse_no_interval(self, rows: pa.RecordBatch) -> None:
-        self._refuse(rows, "no interval: a bound is null or negative")
+        self._refuse(rows, "no interval: a bound is null or negative, or fails")
 
     # -- what is kept
 
-    def _base_to_keep(self, base: Side, keys: Ints, done: Mask, previous: Ints | None) -> pa.RecordBatch:
+    def _base_to_keep(
+        self, base: Side, keys: Ints, done: Mask, previous: Ints | None, below: int
+    ) -> pa.RecordBatch:
         if previous is None:
             return base.keep(~done)
         order = order_by(keys, base.starts)
         last = np.append(keys[order][1:] != keys[order][:-1], True)[: len(order)]
         keep = ~done
         keep[order[last]] = True  # rows to come are after it
+        keep &= ~done | self._may_be_previous(base.starts, below)
         keep &= ~done | (keys >= 0)
         return base.keep(keep, **{ANSWERED: done.astype(np.int64), PREVIOUS: previous})
+
+    def _may_be_previous(self, starts: Ints, below: int) -> Mask:
+        """Return which base rows are near enough to begin the interval of one that is to come."""
+        preceding = self.plan.interval.preceding
+        low = max(below - preceding, BEGINNING) if isinstance(preceding, int) else BEGINNING
+        return starts >= low
 
     def _probe_to_keep(
         self, question: Question, own: Reach, open_: Ints, probe: Side, below: int
@@ -136,13 +145,27 @@ class IntervalOperator(TemporalOperator):
             low = min(low, int(own.low[open_].min()))
         if asked.prevailing and by_condition:
             low = BEGINNING
+        begun = self._begun(question, own, open_, below)
         if question.wants_last:
-            return probe.keep(question.rows.last_needed(low, at))
+            return probe.keep(question.rows.last_needed(low, at) & begun)
         rows = question.probe
         most = 0 if asked.max_rows is None or by_condition else asked.max_rows
         needed = np.zeros(len(probe.starts), dtype=np.bool_)
         needed_rows(rows.heads, rows.order, rows.times, low, at, most, asked.prevailing, needed)
-        return probe.keep(needed)
+        return probe.keep(needed & begun)
+
+    def _begun(self, question: Question, own: Reach, open_: Ints, below: int) -> Mask:
+        """Return which probe rows come after the base rows that end what others of their key ask for."""
+        matching, asked = question.matching, self.plan.interval
+        if not asked.since_previous or asked.prevailing:
+            return np.ones(len(matching.right.starts), dtype=np.bool_)
+        own_keys, keys = matching.keys
+        first, starts = np.full(matching.count, BEGINNING), matching.left.starts
+        past = np.flatnonzero((own_keys >= 0) & (starts < below))
+        np.maximum.at(first, own_keys[past], starts[past] + 1)
+        waiting = open_[own_keys[open_] >= 0]
+        np.minimum.at(first, own_keys[waiting], own.low[waiting])
+        return (keys >= 0) & (matching.right.starts >= first[np.maximum(keys, 0)])
 
     def _ends(self, port: int, kept: pa.RecordBatch) -> int:
         return FOREVER  # `_wake` says when base rows can be answered

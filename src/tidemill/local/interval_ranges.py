@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from tidemill.core.batch import to_rows
+from tidemill.core.errors import UserError
+from tidemill.core.schema import Schema
+from tidemill.expr.evaluate import evaluate as define
 from tidemill.expr.nodes import Node
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.intervals import (
@@ -49,12 +54,15 @@ class Reach:
     low: Ints
     high: Ints
     bad: Mask | None
-    """Rows whose bounds are null or negative, which have no interval; None if there are none."""
+    """Rows whose bounds are null, negative or fail, which have no interval; None if there are none."""
 
 
-def reach(asked: Interval, side: Side, previous: Ints | None) -> Reach:
-    """Compute the intervals of base rows. `previous` has the times of those before them, if they matter."""
-    (preceding, no_low), (following, no_high) = (_ticks(bound, side) for bound in asked.bounds)
+def reach(asked: Interval, side: Side, previous: Ints | None, *, lenient: bool) -> Reach:
+    """Compute the intervals of base rows. `previous` has the times of those before them, if they matter.
+
+    A bound that fails for a row is an error, unless `lenient`.
+    """
+    (preceding, no_low), (following, no_high) = (_ticks(bound, side, lenient) for bound in asked.bounds)
     at, low, high = ends(asked, side.starts, preceding, following, previous)
     bad = [mask for mask in (no_low, no_high) if mask is not None and mask.any()]
     return Reach(at, low, high, np.logical_or.reduce(bad) if bad else None)
@@ -81,15 +89,34 @@ def ends(asked: Interval, starts: Any, preceding: Any, following: Any, previous:
     return at, low, high
 
 
-def _ticks(bound: Bound, side: Side) -> tuple[Any, Mask | None]:
-    """Return a bound, for all rows or for each row, at most `FAR`, and where it is null or negative."""
+def _ticks(bound: Bound, side: Side, lenient: bool) -> tuple[Any, Mask | None]:
+    """Return a bound, for all rows or for each row, at most `FAR`, and where there is none."""
     if not isinstance(bound, Node):
         return min(bound, FAR), None
-    found = evaluate(bound, side.rows.select(list(side.plan.schema.names)), side.plan.schema)
+    schema = side.plan.schema
+    rows = side.rows.select(list(schema.names))
+    try:
+        found = evaluate(bound, rows, schema)
+    except UserError as wrong:
+        if not lenient:
+            raise UserError(
+                "interval_join", f"the bound {bound} failed on a row: {wrong}",
+                hint="leave such rows out first, with .where(...)",
+            ) from wrong  # fmt: skip
+        found = pa.array([ticks_of(bound, row, schema) for row in to_rows([rows], schema)], pa.int64())
     valid = validity(found)
     ticks = values(found)
     bad = ticks < 0 if valid is None else (valid == 0) | (ticks < 0)
     return np.clip(np.where(bad, 0, ticks), 0, FAR), bad
+
+
+def ticks_of(bound: Node, row: Mapping[str, Any], schema: Schema) -> int | None:
+    """Return the bound of one row; None if it is null or fails."""
+    try:
+        ticks: int | None = define(bound, row, schema)
+    except UserError:
+        return None
+    return ticks
 
 
 @dataclass(frozen=True)

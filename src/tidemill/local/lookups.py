@@ -14,6 +14,7 @@ from tidemill.kernels.arrow import validity, values
 from tidemill.local.graph import Graph
 from tidemill.local.live_input import LiveInput
 from tidemill.local.row_lookup import RowLookup, Unlike
+from tidemill.local.unread_columns import Pushed
 
 
 class Lookups:
@@ -44,11 +45,18 @@ class Lookups:
 
     def _table(self, rows: Any, least: int) -> pa.Table:
         given, found, before = self._given, list[pa.RecordBatch](), 0
-        for pushed in given.read(rows):
+        for pushed in self._read(rows):
             self._require_usable(pushed.rows, least, before)
             found += self._graph.looked_up(given.name, given.shown(pushed.rows))
             before += pushed.rows.num_rows
         return pa.Table.from_batches(found, schema=self._schema)
+
+    def _read(self, rows: Any) -> list[Pushed]:
+        try:
+            return self._given.read(rows)
+        except UserError as wrong:  # which says that they were pushed
+            said = str(wrong).removeprefix(f"{wrong.step}: ")
+            raise UserError(wrong.step.replace("push", "lookup", 1), said) from wrong
 
     def _require_usable(self, batch: pa.RecordBatch, least: int, before: int) -> None:
         """Raise an error if a row cannot be answered: there is nobody else to hear of it."""

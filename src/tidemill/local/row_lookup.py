@@ -15,7 +15,7 @@ from tidemill.expr.evaluate import evaluate
 from tidemill.expr.nodes import Column, Node
 from tidemill.local.graph import Graph
 from tidemill.local.indexed_operator import IndexedOperator
-from tidemill.local.interval_ranges import FAR, ends
+from tidemill.local.interval_ranges import FAR, ends, ticks_of
 from tidemill.plan.intervals import Interval, IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source
 
@@ -127,10 +127,10 @@ def _fixed(asked: Interval) -> tuple[int, int] | None:
 
 
 def _bounds(asked: Interval, row: _Row, schema: Schema) -> tuple[int, int] | None:
-    """Return the bounds of a row in ticks; None if one is null or negative."""
+    """Return the bounds of a row in ticks; None if one is null or negative, or fails."""
     found = []
     for bound in asked.bounds:
-        ticks = evaluate(bound, row, schema) if isinstance(bound, Node) else bound
+        ticks = ticks_of(bound, row, schema) if isinstance(bound, Node) else bound
         if ticks is None or ticks < 0:
             return None
         found.append(min(ticks, FAR))

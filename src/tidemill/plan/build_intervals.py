@@ -43,6 +43,7 @@ def interval(
     exclude_current_time: bool, since_previous: bool,
 ) -> Interval:  # fmt: skip
     """Read the options of an interval join."""
+    since_previous = flag(step, "since_previous", since_previous)
     if preceding is None and following is None and not since_previous:
         raise UserError(
             step, expected="preceding= or following=, or both", got="none of them",
@@ -58,9 +59,16 @@ def interval(
         _bound(base, preceding, f"{step} preceding="),
         _bound(base, 0 if following is None else following, f"{step} following="),
         open_start=closed in ("right", "neither"), open_end=closed in ("left", "neither"),
-        max_rows=max_rows, without_current=bool(exclude_current_time), prevailing=bool(prevailing),
-        since_previous=bool(since_previous),
+        max_rows=max_rows, without_current=flag(step, "exclude_current_time", exclude_current_time),
+        prevailing=flag(step, "prevailing", prevailing), since_previous=since_previous,
     )  # fmt: skip
+
+
+def flag(step: str, name: str, given: Any) -> bool:
+    """Read an option that is on or off."""
+    if not isinstance(given, bool):
+        raise UserError(step, expected=f"{name}= True or False", got=repr(given))
+    return given
 
 
 def lengths(base: Plan, given: Any, step: str) -> list[tuple[str, Any]]:
@@ -184,7 +192,7 @@ def last_interval(
     far = _bound(base, FOREVER if tolerance is None else tolerance, f"{step} tolerance=")
     return Interval(
         far if direction != "forward" else 0, far if direction != "backward" else 0, max_rows=1,
-        without_current=bool(exclude_current_time),
+        without_current=flag(step, "exclude_current_time", exclude_current_time),
     )  # fmt: skip
 
 
@@ -198,6 +206,7 @@ def lateness(base: Plan, given: Any, step: str) -> int:
 
 def last(asked: Asked, lags: Any, suffix: str, *, skip_nulls: bool) -> Plan:
     """Return base rows beside the columns of the nearest probe row: at their time, or before it by lags."""
+    skip_nulls = flag(asked.step, "skip_nulls", skip_nulls)
     if lags is None and not skip_nulls:
         return pairs(asked, "left", suffix)
     keys = {other for _, other in asked.match.keys} | set(asked.match.scope)

@@ -107,7 +107,11 @@ def or_length(plan: Plan, given: Any, step: str, *, least: int = 1) -> Node | in
         node = resolve(traced(given, step=step), plan.schema, step=step)
         wanted = DURATION if plan.domain is Domain.CLOCK else INT64
         if (kind := type_of(node, plan.schema)) not in (wanted, NULL):
-            raise UserError(step, expected=f"an expression of type {wanted!r}", got=f"{kind!r} in {node}")
+            ticks = (wanted, kind) == (DURATION, INT64)
+            raise UserError(
+                step, expected=f"an expression of type {wanted!r}", got=f"{kind!r} in {node}",
+                hint="microseconds are col.us.cast('duration')" if ticks else "",
+            )  # fmt: skip
         return node
     if isinstance(given, str) and given in plan.schema:
         raise UserError(

@@ -185,13 +185,15 @@ def kept_rows(plan: IntervalJoin) -> str:
         return format_duration(ticks) if plan.domain is Domain.CLOCK else str(ticks)
 
     if asked.max_rows is not None and not by_condition:
-        rows = "row" if asked.max_rows == 1 else f"{asked.max_rows} rows"
-        return f"the last probe {rows} of each key"
+        rows = "probe row" if asked.max_rows == 1 else f"{asked.max_rows} probe rows"
+        return f"the last {rows} of each key"
     if asked.reach is not None:
         return f"probe rows of the last {length(asked.reach)}" if asked.reach else "probe rows that wait"
     if asked.prevailing and isinstance(asked.preceding, int) and asked.preceding < FOREVER:
         kept = f"probe rows of the last {length(asked.preceding)}, and the one before them of each key"
         return "all probe rows" if by_condition else kept
+    if asked.since_previous and not asked.prevailing:
+        return "the last base row of each key with the probe rows after it"
     return "all probe rows"
 
 
