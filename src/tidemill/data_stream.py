@@ -90,7 +90,7 @@ def read(
     source: Any, *, time: str | None = None, end: str | None = None, name: str | None = None,
     schema: Any = None, ordered: bool = False, unit: Any = None, tz: Any = None, format: Any = None,
     nulls: Any = None, delimiter: str | None = None, decimal: str = ".", columns: Sequence[str] | None = None,
-    encoding: str | None = None, filesystem: Any = None,
+    encoding: str | None = None, skip: int = 0, filesystem: Any = None,
 ) -> DataStream:  # fmt: skip
     """A stream and its rows, from files or a frame: the schema is found, and runs need no argument.
 
@@ -117,7 +117,9 @@ def read(
     """
     from tidemill.io.read import Asked, find
 
-    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal, columns, encoding, filesystem)
+    asked = Asked(
+        time, end, schema, unit, format, nulls, delimiter, decimal, columns, encoding, skip, filesystem
+    )  # fmt: skip
     found = find(source, asked, step="read")
     if name is None:
         name = f"{found.name}_rows" if found.name in RESERVED else found.name
@@ -131,12 +133,12 @@ def read(
     if time in found.schema and found.schema[time] == FLOAT64:
         raise UserError(
             "read", expected=f"the unit of the numbers in the time column {time!r}", got="float64",
-            hint="unit='s' (or 'ms', 'us', 'ns') counts since 1970",
+            hint=found.likely.get(time, "unit='s' (or 'ms', 'us', 'ns') counts since 1970"),
         )  # fmt: skip
     node = build.source(
         name, time, found.schema, end=end, ordered=ordered, unit=unit, tz=tz, format=found.formats or None,
         nulls=found.nulls, delimiter=delimiter, decimal=decimal, columns=columns,
-        encoding=encoding,
+        encoding=encoding, skip=skip,
     )  # fmt: skip
     return DataStream(replace(node, held=found.data), found)
 

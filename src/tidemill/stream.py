@@ -826,7 +826,7 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
-    columns: Sequence[str] | None = None, encoding: str | None = None,
+    columns: Sequence[str] | None = None, encoding: str | None = None, skip: int = 0,
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -843,7 +843,7 @@ def stream(
 
     In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
     `delimiter` that is not given is found, `decimal=","` reads numbers such as 3,5, and `columns` names
-    those of files without a header.
+    those of files without a header. `skip=2` leaves out lines before the header.
 
     Files in another encoding than UTF-8 need `encoding="latin-1"`.
 
@@ -859,7 +859,7 @@ def stream(
     return Stream(
         build.source(
             name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
-            delimiter=delimiter, decimal=decimal, columns=columns, encoding=encoding,
+            delimiter=delimiter, decimal=decimal, columns=columns, encoding=encoding, skip=skip,
         )
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from tidemill.core.types import TIMESTAMP, to_arrow
 from tidemill.io.stored_files import StoredFile
 from tidemill.io.text import found_json, found_types
 from tidemill.io.text_columns import with_nulls
+from tidemill.io.text_errors import with_options
 from tidemill.io.text_files import delimiter_of, is_blank
 
 
@@ -30,7 +31,8 @@ def find_csv(
     path: StoredFile, form: TextForm = PLAIN_TEXT, spelled: tuple[str, ...] = NULLS
 ) -> FoundText:
     """Find the types of the columns of a CSV file; what is not spelled as another type is text."""
-    first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form)
+    with with_options(path, form):
+        first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form)
     if first is None:
         return FoundText(pa.schema([]))
     fields, nulls, texts = [], {}, {}
