@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tidemill.core.brought_names import unknown_options
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.tables import html_table
@@ -78,7 +80,8 @@ class DataStream(Stream):
                 notes.append(f"logical; {option} makes it clock time" if option else "logical")
             notes += [repr(one) for one in source.reading.formats_of(name)]
             if unit := source.reading.unit(name):
-                notes.append(f"unit {unit!r}")
+                other = self._found.likely.get(name)
+                notes.append(f"unit {unit!r}" + (f", though {other} would be of our days" if other else ""))
             if name in self._found.seen:
                 notes.append(f"null: {' '.join(self._found.seen[name])}")
             yield name, repr(kind), ", ".join(notes)
@@ -91,6 +94,7 @@ def read(
     schema: Any = None, ordered: bool = False, unit: Any = None, tz: Any = None, format: Any = None,
     nulls: Any = None, delimiter: str | None = None, decimal: str = ".", columns: Sequence[str] | None = None,
     encoding: str | None = None, skip: int = 0, filesystem: Any = None,
+    **brought: Any,
 ) -> DataStream:  # fmt: skip
     """A stream and its rows, from files or a frame: the schema is found, and runs need no argument.
 
@@ -117,6 +121,8 @@ def read(
     """
     from tidemill.io.read import Asked, find
 
+    if brought:
+        raise unknown_options("read", brought, inspect.signature(read).parameters)
     asked = Asked(
         time, end, schema, unit, format, nulls, delimiter, decimal, columns, encoding, skip, filesystem
     )  # fmt: skip

@@ -201,3 +201,45 @@ def test_gave_an_open_file_and_the_home_directory(tmp_path: Path, monkeypatch: p
         tm.read(opened, time="t")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tm.read("~/a.csv", time="t").run().num_rows == 1
+
+
+def test_followed_a_file_with_lines_before_the_header(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", PREAMBLE)
+    log = tm.stream("log", time="day", schema={"day": "timestamp", "km": "int64"}, skip=3)
+    live = log.window(tm.tumbling("1d")).agg(km=tm.sum("km")).live()
+    with pytest.raises(tm.UserError, match="lines of CSV from the header on, got skip=3"):
+        list(live.read(log=tm.follow(path)))
+
+
+def test_had_thousands_with_points(tmp_path: Path) -> None:
+    """1.234 with `decimal=","` is more than a thousand; the option `decimal="."` would make 1.234 of it."""
+    path = written(tmp_path, "a.csv", "t;v\n1;1.234\n2;500\n")
+    log = tm.stream("a", time="t", schema={"t": "int64", "v": "float64"}, decimal=",")
+    with pytest.raises(tm.UserError, match=r"with '.' between thousands.*; decimal='.' if"):
+        log.run(path)
+    found = tm.read(path, time="t", decimal=",")
+    assert found.run()["v"].to_pylist() == ["1.234", "500"]
+
+
+def test_gave_a_unit_that_makes_no_sense(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", "t,v\n1767348300123,1\n")
+    assert "unit 's', though unit='ms' would be of our days" in repr(tm.read(path, time="t", unit="s"))
+    assert "though" not in repr(tm.read(path, time="t", unit="ms"))
+    texts = pd.DataFrame({"t": ["1767348300"]})
+    with pytest.raises(tm.UserError, match="format='%s' reads text that counts seconds"):
+        tm.read(texts, time="t", unit="s")
+    assert tm.read(texts, time="t", format="%s").run()["t"][0].as_py().year == 2026
+
+
+def test_had_ints_that_pandas_made_floats() -> None:
+    rows = pd.DataFrame({"t": [1.0, 2.0]})
+    with pytest.raises(tm.UserError, match=r"schema={'t': 'int64'} makes logical time of them"):
+        tm.read(rows, time="t")
+    assert tm.read(rows, time="t", schema={"t": "int64"}).run()["t"].to_pylist() == [1, 2]
+
+
+def test_had_columns_that_spaces_separate(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.txt", "t v\n1 2\n")
+    with pytest.raises(tm.UserError, match=r"delimiter=' ' where one space .*sep=r'\\s\+'"):
+        tm.read(path, time="t")
+    assert tm.read(path, time="t", delimiter=" ").run()["v"].to_pylist() == [2]

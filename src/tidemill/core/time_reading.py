@@ -7,6 +7,7 @@ declares a zone. The rule is the same on every engine.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -250,6 +251,8 @@ def likely_option(number: int) -> str | None:
 def meaning_of(number: float, column: str) -> str:
     """Return what to do about floats in a time column, by the first of them; empty if it says nothing.
 
+    A whole number may also be one of logical time.
+
     >>> meaning_of(1_700_000_000.25, "t"), meaning_of(45123.5, "t")[:47]
     ("unit='s' reads them", 'as days since 1899-12-30, which Excel counts: t')
     """
@@ -258,6 +261,9 @@ def meaning_of(number: float, column: str) -> str:
     if 20_000 <= number <= 80_000:
         days = f"pandas.to_datetime(frame[{column!r}], unit='D', origin='1899-12-30')"
         return f"as days since 1899-12-30, which Excel counts: tm.read a frame with {days}"
+    if math.isfinite(number) and number == int(number):
+        whole = f"schema={{{column!r}: 'int64'}} makes logical time of them"
+        return f"unit='s' (or 'ms', 'us', 'ns') counts since 1970, and {whole}"
     if 1700 <= number <= 2100:
         return "years with a fraction have no unit: make instants of them first"
     return ""

@@ -65,7 +65,10 @@ def type_of_text(text: pa.Array, form: TextForm = PLAIN_TEXT) -> pa.DataType:
     text = pc.utf8_trim_whitespace(text.drop_null())
     if not len(text):
         return pa.string()
-    points = text if form.decimal == "." else pc.replace_substring(text, form.decimal, ".")
+    points = text
+    if form.decimal != ".":  # points would be between thousands, and no number is read then
+        pointed = pc.any(pc.match_substring(text, ".")).as_py()
+        points = pa.array(["1.234,5"]) if pointed else pc.replace_substring(text, form.decimal, ".")
     tries: tuple[tuple[pa.Array, Callable[[pa.Array], pa.Array]], ...] = (
         (text, lambda a: a.cast(pa.int64())),
         (points, lambda a: a.cast(pa.float64())),

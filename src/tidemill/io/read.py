@@ -14,7 +14,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, schema
 from tidemill.core.text_form import NULLS, TextForm, text_form
 from tidemill.core.time_formats import guesses
-from tidemill.core.time_reading import ISO, PLAIN, Reading, likely_option, meaning_of
+from tidemill.core.time_reading import ISO, PLAIN, Reading, likely_option, likely_unit, meaning_of
 from tidemill.core.types import FLOAT64, INT64, STRING, TIMESTAMP, DataType
 from tidemill.core.zones import UTC
 from tidemill.io.chunks import readable_at
@@ -104,11 +104,16 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
         timed = {asked.time, asked.end, *(asked.format if isinstance(asked.format, Mapping) else ())}
         nulls = {column: NULLS for column, one in found if one != STRING or column in timed}
     written = replace(form, nulls=text_form(found, nulls, None, ".", step=step).nulls)
-    place = f"{step}, file {files[0]}" if text.schema else step
+    place, plain = f"{step}, file {files[0]}" if text.schema else step, found
     found, formats = _with_times(found, asked, data, written, place)
     likely = {}
     for column in (asked.time, asked.end):
-        if column is not None and column in found and found[column] == INT64:
+        unit = asked.unit.get(column) if isinstance(asked.unit, Mapping) else asked.unit
+        if column is not None and unit and column in found and plain[column] in (INT64, FLOAT64):
+            first = _sample(column, plain[column], data, form, step).drop_null()
+            if len(first) and (other := likely_unit(first[0].as_py())) not in (None, unit):
+                likely[column] = f"unit={other!r}"
+        elif column is not None and column in found and found[column] == INT64:
             first = _sample(column, INT64, data, form, step).drop_null()
             if len(first) and (option := likely_option(first[0].as_py())):
                 likely[column] = option
@@ -144,6 +149,11 @@ def _with_times(
         for given in (asked.unit, asked.format)
     )
     for name in times:
+        if name in found and found[name] == STRING and name in units:
+            raise UserError(
+                step, expected=f"numbers in column {name!r}, which unit= is of", got="text",
+                hint="format='%s' reads text that counts seconds; or make numbers of the text first",
+            )  # fmt: skip
         if name in found and found[name] == STRING and name not in formats:
             formats[name] = _found_format(name, data, form, step)
 
@@ -273,7 +283,13 @@ def _instead_of(value: Any) -> str:
 
 
 def _check_first_line(time: str, file: StoredFile, form: TextForm, found: Schema, step: str) -> None:
-    """Say how to leave out lines that come before the header."""
+    """Say how to leave out lines that come before the header, and what to do about spaces between fields."""
+    if len(found.names) == 1 and time in found.names[0].split():
+        several = "tm.read(pandas.read_csv(path, sep=r'\\s+'), time=...) where there are several"
+        raise UserError(
+            f"{step}, file {file}", expected="a delimiter", got=f"{found.names[0]!r}, with spaces",
+            hint=f"delimiter=' ' where one space separates fields, {several}",
+        )  # fmt: skip
     if skip := skip_to(time, file, form):
         raise UserError(
             f"{step}, file {file}", expected=f"a column of {list(found.names)}", got=repr(time),

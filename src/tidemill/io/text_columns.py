@@ -127,7 +127,7 @@ def _hint(value: str, name: str, kind: DataType, source: Source) -> str:
     if kind == TIMESTAMP:
         unit = likely_unit(float(plain)) if _is(plain, FLOAT64) else None
         return f"unit={unit!r} reads it" if unit else option_for(plain, source.reading.tz)
-    if spelled := _thousands(plain, name):
+    if spelled := _thousands(plain, name, source.text.decimal):
         return spelled
     for other, said in ((FLOAT64, "float64"), (INT64, "int64")):
         if other != kind and _is(plain, other):
@@ -145,22 +145,21 @@ _THOUSANDS = {
 }
 
 
-def _thousands(text: str, name: str) -> str:
+def _thousands(text: str, name: str, decimal: str) -> str:
     """Return how to read a number that seems to have marks between its thousands; empty if it has none.
 
-    >>> _thousands("1,234", "v")
-    "read as text, with ',' between thousands: schema={'v': 'string'}, and then \
+    >>> _thousands("1,234", "v", ".")
+    "read as text, with ',' between thousands: schema={'v': 'string'}, then \
 col['v'].replace(',', '').cast('float64'); decimal=',' if ',' is the decimal sign"
     """
     for mark, other in ((",", "."), (".", ",")):
-        if _THOUSANDS[mark].fullmatch(text) and (mark == "," or other in text or text.count(mark) > 1):
+        once = text.count(mark) == 1 and other not in text  # it may be the decimal sign
+        if _THOUSANDS[mark].fullmatch(text) and not (once and mark == "." and decimal == "."):
             point = ".replace(',', '.')" if mark == "." and other in text else ""
             plain = f"col[{name!r}].replace({mark!r}, ''){point}.cast('float64')"
-            said = f"schema={{{name!r}: 'string'}}, and then {plain}"
-            once = mark == "," and text.count(mark) == 1 and other not in text
-            return f"read as text, with {mark!r} between thousands: {said}" + (
-                "; decimal=',' if ',' is the decimal sign" if once else ""
-            )
+            said = f"schema={{{name!r}: 'string'}}, then {plain}"
+            said = f"read as text, with {mark!r} between thousands: {said}"
+            return f"{said}; decimal={mark!r} if {mark!r} is the decimal sign" if once else said
     return ""
 
 
