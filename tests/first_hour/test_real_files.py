@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,14 @@ def test_had_columns_that_spaces_separate(tmp_path: Path) -> None:
     with pytest.raises(tm.UserError, match=r"delimiter=' ' where one space .*sep=r'\\s\+'"):
         tm.read(path, time="t")
     assert tm.read(path, time="t", delimiter=" ").run()["v"].to_pylist() == [2]
+
+
+def test_had_one_object_of_json_with_the_rows_inside(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.json", '{"data": [{"t": 1, "v": 2}], "n": 1}')
+    with pytest.raises(tm.UserError, match=r"tm.read\(json.load\(open\(path\)\)\['data'\], time=...\)"):
+        tm.read(path, time="t")
+    assert tm.read(json.loads(path.read_text())["data"], time="t").run()["v"].to_pylist() == [2]
+    path = written(tmp_path, "b.json", '{"t": {"0": 1, "1": 2}, "v": {"0": 3, "1": 4}}')
+    with pytest.raises(tm.UserError, match=r"tm.read\(pandas.read_json\(path\), time=...\)"):
+        tm.read(path, time="t")
+    assert tm.read(pd.read_json(path), time="t").run()["v"].to_pylist() == [3, 4]

@@ -73,7 +73,7 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     >>> found.schema, found.data
     (Schema(t: int64, v: string), list of 1 dict)
     """
-    name, text = "rows", FoundText(pa.schema([]))
+    name, kind, text = "rows", "", FoundText(pa.schema([]))
     said = asked.delimiter, asked.decimal, asked.columns, asked.encoding, asked.skip
     form = text_form(Schema(()), None, *said, step=step)
     if isinstance(value, (str, os.PathLike)):
@@ -96,7 +96,7 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     if not found.names:
         raise UserError(step, expected="columns", got=f"none in {data!r}", hint="is it empty?")
     found = _with_given(found, asked.schema, step)
-    _check_named(asked, found, others, value, step)
+    _check_named(asked, found, others, value, kind, step)
     if text.schema and isinstance(asked.time, str) and asked.time not in found:
         _check_first_line(asked.time, files[0], form, found, step)
     nulls = asked.nulls
@@ -297,10 +297,29 @@ def _check_first_line(time: str, file: StoredFile, form: TextForm, found: Schema
         )  # fmt: skip
 
 
-def _check_named(asked: Asked, found: Schema, others: Mapping[str, str], value: Any, step: str) -> None:
+def _nested(time: str, found: Schema) -> str:
+    """Return how to get at the rows of one object of JSON that has lists or columns; empty if it has none."""
+    for name, kind in found:
+        if time not in found and repr(kind).startswith("list<struct<") and f"{time}: " in repr(kind):
+            return f"json.load(open(path))[{name!r}]"
+    if time in found and repr(found[time]).startswith(("list<", "struct<")):
+        return "pandas.read_json(path)"
+    return ""
+
+
+def _check_named(
+    asked: Asked, found: Schema, others: Mapping[str, str], value: Any, kind: str, step: str
+) -> None:
     """Say how to get at a time column that is an index of pandas, or of a type that no stream has."""
     for column in (asked.time, asked.end):
-        if not isinstance(column, str) or column in found:
+        if not isinstance(column, str):
+            continue
+        if kind == "JSON lines" and (nested := _nested(column, found)):
+            raise UserError(
+                step, expected=f"times in column {column!r}", got=repr(found),
+                hint=f"tm.read({nested}, time=...)",
+            )  # fmt: skip
+        if column in found:
             continue
         if column in others:
             periods = "period" in others[column]
