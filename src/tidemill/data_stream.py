@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tidemill.core.brought_names import unknown_options
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.tables import html_table
@@ -80,7 +82,8 @@ class DataStream(Stream):
                 notes.append(f"logical; {option} makes it clock time" if option else "logical")
             notes += [repr(one) for one in source.reading.formats_of(name)]
             if unit := source.reading.unit(name):
-                notes.append(f"unit {unit!r}")
+                other = self._found.likely.get(name)
+                notes.append(f"unit {unit!r}" + (f", though {other} would be of our days" if other else ""))
             if name in self._found.seen:
                 notes.append(f"null: {' '.join(self._found.seen[name])}")
             yield name, repr(kind), ", ".join(notes)
@@ -92,7 +95,8 @@ def read(
     source: Any, *, time: str | None = None, end: str | None = None, name: str | None = None,
     schema: Any = None, ordered: bool = False, unit: Any = None, tz: Any = None, format: Any = None,
     nulls: Any = None, delimiter: str | None = None, decimal: str = ".", columns: Sequence[str] | None = None,
-    encoding: str | None = None, filesystem: Any = None,
+    encoding: str | None = None, skip: int = 0, filesystem: Any = None,
+    **brought: Any,
 ) -> DataStream:  # fmt: skip
     """A stream and its rows, from files or a frame: the schema is found, and runs need no argument.
 
@@ -119,7 +123,11 @@ def read(
     """
     from tidemill.io.read import Asked, find
 
-    asked = Asked(time, end, schema, unit, format, nulls, delimiter, decimal, columns, encoding, filesystem)
+    if brought:
+        raise unknown_options("read", brought, inspect.signature(read).parameters)
+    asked = Asked(
+        time, end, schema, unit, format, nulls, delimiter, decimal, columns, encoding, skip, filesystem
+    )  # fmt: skip
     found = find(source, asked, step="read")
     if name is None:
         name = f"{found.name}_rows" if found.name in RESERVED else found.name
@@ -133,12 +141,12 @@ def read(
     if time in found.schema and found.schema[time] == FLOAT64:
         raise UserError(
             "read", expected=f"the unit of the numbers in the time column {time!r}", got="float64",
-            hint="unit='s' (or 'ms', 'us', 'ns') counts since 1970",
+            hint=found.likely.get(time, "unit='s' (or 'ms', 'us', 'ns') counts since 1970"),
         )  # fmt: skip
     node = build.source(
         name, time, found.schema, end=end, ordered=ordered, unit=unit, tz=tz, format=found.formats or None,
         nulls=found.nulls, delimiter=delimiter, decimal=decimal, columns=columns,
-        encoding=encoding,
+        encoding=encoding, skip=skip,
     )  # fmt: skip
     return DataStream(replace(node, held=found.data), found)
 

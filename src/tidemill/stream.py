@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -10,7 +11,13 @@ from typing import Any
 import pyarrow as pa
 
 from tidemill.aggregates.holistic import top_rows
-from tidemill.core.brought_names import GROUPED, STREAM, WINDOWED, KnowsBroughtNames
+from tidemill.core.brought_names import (
+    GROUPED,
+    STREAM,
+    WINDOWED,
+    KnowsBroughtNames,
+    unknown_options,
+)
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.time import FOREVER, Domain
@@ -61,7 +68,7 @@ class Stream(KnowsBroughtNames, Query):
 
     # -- rows
 
-    def where(self, predicate: Any = None, /, **brought: Any) -> Stream:
+    def where(self, predicate: Any = None, /, *others: Any, **brought: Any) -> Stream:
         """Rows for which a condition is true; rows where it is false or null go.
 
         >>> s = stream("s", time="t", schema={"t": "int64", "v": "int64"})
@@ -74,6 +81,11 @@ class Stream(KnowsBroughtNames, Query):
             raise UserError(
                 "where", expected="a condition", got=f"arguments {sorted(brought)}",
                 hint=f"write .where({asked})",
+            )  # fmt: skip
+        if others:
+            raise UserError(
+                "where", expected="one condition", got=f"{1 + len(others)}",
+                hint=f"write .where({' & '.join(f'{one!s:.80}' for one in (predicate, *others))})",
             )  # fmt: skip
         return self._like(build.where(self.plan, predicate))
 
@@ -389,7 +401,7 @@ class Stream(KnowsBroughtNames, Query):
     @property
     def leaks(self) -> bool:
         """Whether rows know of events after their time: a model must not be trained on them as they are."""
-        return not foresight(self.plan).is_none
+        return foresight(self.plan).ticks != 0
 
     @property
     def waits(self) -> timedelta | int | None:
@@ -826,7 +838,8 @@ RESERVED = ("self", "path", "position", "progress", "disorder", "emit", "latency
 def stream(
     name: str, *, time: str, schema: Any, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: str | None = None, decimal: str = ".",
-    columns: Sequence[str] | None = None, encoding: str | None = None,
+    columns: Sequence[str] | None = None, encoding: str | None = None, skip: int = 0,
+    **brought: Any,
 ) -> Stream:  # fmt: skip
     """Declare a stream: its name, its time column, the names and types of its columns.
 
@@ -843,7 +856,7 @@ def stream(
 
     In CSV files, `nulls=["NA", "?"]` are null besides empty fields, in all columns or in those of a dict; a
     `delimiter` that is not given is found, `decimal=","` reads numbers such as 3,5, and `columns` names
-    those of files without a header.
+    those of files without a header. `skip=2` leaves out lines before the header.
 
     Files in another encoding than UTF-8 need `encoding="latin-1"`.
 
@@ -854,12 +867,14 @@ def stream(
     >>> stream("s", time="t", schema={"t": "int64", "x": "float64"}).schema
     Schema(t: int64, x: float64)
     """
+    if brought:
+        raise unknown_options("stream", brought, inspect.signature(stream).parameters)
     require_name(name, "stream")
     schema = _described(schema, f"stream {name!r}")
     return Stream(
         build.source(
             name, time, schema, end=end, ordered=ordered, unit=unit, tz=tz, format=format, nulls=nulls,
-            delimiter=delimiter, decimal=decimal, columns=columns, encoding=encoding,
+            delimiter=delimiter, decimal=decimal, columns=columns, encoding=encoding, skip=skip,
         )
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[Any, Mapping[str, str]]] = {
     "windows": (Windowed, WINDOWED), "ordered": (Ordered, ORDERED), "aggregates": (Aggregate, AGGREGATE),
     "the package": (tm, MODULE),
 }  # fmt: skip
-ELSEWHERE = {"plot", "to_pylist", "then", "otherwise"}
+ELSEWHERE = {"plot", "to_json", "to_excel", "to_pylist", "date_range", "then", "otherwise"}
 """What follows a call in the text, and is no method of ours."""
 
 

@@ -33,9 +33,30 @@ WRITTEN: dict[str, tuple[Any, str]] = {
     "alias": (lambda: tm.sum(col.price).alias("x"), ".agg(total=tm.sum(col.a))"),
     "tm.avg": (lambda: tm.avg(col.price), "tm.mean"),
     "tm.read_csv": (lambda: tm.read_csv("x.csv"), "tm.read(path_or_frame, time=...)"),
+    "to_json": (lambda: STREAM.to_json(), ".to_pandas(...).to_json(path)"),
+    "tail": (lambda: STREAM.tail(), '.sort("t", descending=True).limit(10)'),
+    "shape": (lambda: STREAM.shape, "num_rows"),
+    "power": (lambda: col.price.power(2), ".pow(2)"),
+    "to_datetime": (lambda: col.price.to_datetime(), ".strptime("),
+    "a position of a list": (lambda: col.price[0], ".list_get(0)"),
+    "a slice": (lambda: col.price[:3], ".substring(start, length)"),
+    "float": (lambda: float(col.price), ".cast('float64')"),
+    "two conditions": (
+        lambda: STREAM.where(col.price > 1, col.count > 2), ".where((col.price > 1) & (col.count > 2))"
+    ),
+    "tm.now": (lambda: tm.now(), "a datetime of Python in UTC"),
+    "tm.date_range": (lambda: tm.date_range(), "pandas.date_range"),
+    "sep": (lambda: tm.read("x.csv", time="t", sep=";"), "delimiter=';'"),
+    "parse_dates": (lambda: tm.read("x.csv", time="t", parse_dates=["t"]), "format="),
+    "an option that is none": (lambda: tm.read("x.csv", time="t", xyz=1), "help(tm.read)"),
+    "a typing error in an option": (lambda: tm.read("x.csv", time="t", formt="iso"), "did you mean format=?"),
+    "na_values": (
+        lambda: tm.stream("x", time="t", schema={"t": "int64"}, na_values="x"), "nulls=['NA', '?']"
+    ),
     "a typing error": (lambda: STREAM.wehre(col.price > 1), "did you mean 'where'?"),
     "a typing error in one of theirs": (lambda: STREAM.groupBye("price"), '.group_by("key")'),
     "a column of the stream": (lambda: STREAM.price, "its column is col.price"),
+    "a name that is like none": (lambda: STREAM.qwxz(), "no 'qwxz'"),
     "a column in brackets": (lambda: STREAM["price"], "columns as col.price"),
 }
 

@@ -68,7 +68,11 @@ def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: st
         given = aggregate.given[position]
         kind = type_of(given, schema)
         if kind.kind in _NO_NUMBER or (kind.kind == "timestamp" and not entry.of_instants):
-            raise UserError(step, expected="a number", got=f"{given}, which is {kind!r}")
+            hint = "numbers in text: .cast('float64'), after .replace(',', '') of what is between thousands"
+            raise UserError(
+                step, expected="a number", got=f"{given}, which is {kind!r}",
+                hint=hint if kind.kind == "string" else "",
+            )  # fmt: skip
     clock = schema[time].kind == "timestamp"
     for name, value in aggregate.params:
         if isinstance(value, Duration) and (value.domain is Domain.CLOCK) != clock:

@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tidemill.core.errors import UserError
+
 
 def _table(entries: Mapping[str, str]) -> dict[str, str]:
     """One entry for each name; names that mean the same are written together."""
@@ -47,7 +49,22 @@ EXPRESSION = _table(
         "total_seconds dt_total_seconds": ".cast('int64') / 1e6: durations are microseconds",
         "timestamp epoch unix_timestamp": ".cast('int64'), in microseconds",
         "log1p": "(col.x + 1).log()",
-        "alias name rename": "the name of an argument: .select(total=col.a + col.b)",
+        "power": ".pow(2), or **",
+        "mod modulo": "the operator %",
+        "floordiv floor_div": "the operator //",
+        "quarter": "(col.t.month() + 2) // 3; windows of quarters are tm.calendar('quarter')",
+        "week weekofyear isocalendar": "tm.calendar('week') windows, from Mondays",
+        "to_date to_datetime to_timestamp str_to_date": ".strptime('%m/%d/%Y')",
+        "to_string to_char date_format": ".strftime('%Y-%m-%d') of a time, .cast('string') of others",
+        "format": ".strftime('%Y-%m-%d') of a time, tm.concat(...) of text",
+        "date_part datepart": ".hour(), .day(), .month() and the like",
+        "zfill lpad rpad pad_start ljust rjust": "tm.udf(function, returns='string')(col.x)",
+        "rank dense_rank row_number": "stream.window(...).top(10, by=\"x\"), which keeps whole rows",
+        "value_counts": "an aggregate: stream.window(...).agg(n=tm.count_by(col.x))",
+        "json get_json_object json_extract json_path_match": "tm.udf(function, returns='string')(col.x)",
+        "getItem element_at": ".list_get(0)",
+        "values to_numpy to_list tolist item": "query.run(...)[\"x\"].to_pylist(), of the result",
+        "alias name rename as_": "the name of an argument: .select(total=col.a + col.b)",
         "mean avg sum min max count std stddev var median quantile first last n_unique nunique "
         "product any all collect": "an aggregate: stream.window(...).agg(x=tm.{name}(col.x))",
         "where filter mask": "tm.when(condition).then(col.x)",
@@ -103,9 +120,18 @@ STREAM = _table(
         "withColumn withColumns with_column assign mutate": ".with_columns(x=col.a + col.b)",
         "withColumnRenamed rename": '.select("a", new=col.old)',
         "drop": ".select(...) of the columns that stay",
-        "head first_rows take show display tail fetch top_rows": ".limit(10).run(...)",
-        "collect compute execute to_arrow toArrow to_table toPandas to_df toDF df": ".run(...), or "
-        ".to_pandas(...), .to_polars(...)",
+        "head first_rows take show display fetch top_rows": ".limit(10).run(...)",
+        "tail": ".sort(\"t\", descending=True).limit(10)",
+        "shape height width": ".run(...).num_rows; .schema has the columns",
+        "to_dict to_dicts to_list to_pylist to_pydict to_records tolist rows": ".run(...).to_pylist()",
+        "to_numpy values": ".to_pandas(...).values",
+        "to_json write_json write_ndjson": ".to_pandas(...).to_json(path)",
+        "to_excel write_excel": ".to_pandas(...).to_excel(path)",
+        "save saveAsTable to_table insertInto to_sql write_database": ".to_parquet(path)",
+        "iloc": ".limit(10): rows have no positions",
+        "lazy": "nothing: a query computes when it is run",
+        "collect compute execute to_arrow toArrow toPandas to_df toDF df pl arrow fetchall fetchdf fetch_df":
+        ".run(...), or .to_pandas(...), .to_polars(...)",
         "collect_batches iter_batches": ".batches(...)",
         "resample groupby_dynamic group_by_dynamic tumble tumbling tumbling_window": ".window(tm.tumbling("
         "'1h')), or tm.calendar('day', tz=...)",
@@ -222,6 +248,18 @@ MODULE = _table(
         "to_utc_timestamp tz_localize": ".from_local_time('Europe/Berlin') of a column",
         "date_trunc": ".truncate('1h') of a column",
         "to_timedelta": "text such as '1h30m', or a timedelta",
+        "desc asc": ".sort(\"x\", descending=True), as the last step of a query",
+        "now today current_timestamp": "a constant, a datetime of Python in UTC",
+        "nth first_value": "tm.first, tm.first_k",
+        "last_value": "tm.last",
+        "string_agg group_concat listagg": "tm.collect(col.x), and join what each list has",
+        "bool_or logical_or": "tm.any",
+        "bool_and logical_and every": "tm.all",
+        "weighted_mean wavg": "tm.sum(col.x * col.w) / tm.sum(col.w)",
+        "skew skewness kurtosis mad iqr": "tm.aggregate(...) for your own, or tm.quantile",
+        "rank dense_rank ntile": ".window(...).top(10, by=\"x\"), which keeps whole rows",
+        "date_range generate_series": "pandas.date_range(...): windows are tm.tumbling('1d')",
+        "hour day month year minute second": ".{name}() of a column; sizes of windows are text: '1h'",
         "merge join": ".join of a stream",
         "merge_asof join_asof": ".last_join of a stream",
         "from_stream watermark Watermark": "tm.Disorder(slack='10s')",
@@ -234,6 +272,55 @@ MODULE = _table(
 """Of the package, `tm.…`."""
 
 
+OPTION = _table(
+    {
+        "sep separator delim": "delimiter=';'",
+        "na_values null_values null_value nullValue na_filter": "nulls=['NA', '?']",
+        "parse_dates date_format time_format timestamp_format datetime_format timestampFormat dateFormat "
+        "try_parse_dates": "format='%m/%d/%Y'; ISO and common ones are found",
+        "time_column time_col index_col ts timestamp date date_column datetime on index":
+        "time='ts', the column",
+        "skiprows skip_rows skip_lines skip_rows_before_header skip_header comment comment_prefix comments":
+        "skip=2, the lines before the header",
+        "header has_header names new_columns column_names":
+        "columns=['ts', 'v'] for files without a header, and skip=1 to replace one",
+        "dtype dtypes schema_overrides types column_types": "schema={'v': 'float64'}",
+        "usecols use_cols include_columns": "nothing: a query reads only the columns that it needs",
+        "nrows n_rows limit rows": ".limit(10) of what is read",
+        "thousands": "schema={'v': 'string'}, and col.v.replace(',', '').cast('float64')",
+        "compression": "nothing: the ending of the name says how a file is packed",
+        "timezone time_zone tzinfo": "tz='Europe/Berlin'",
+        "time_unit epoch": "unit='s'",
+        "infer_schema inferSchema infer_schema_length infer_datetime_format low_memory engine":
+        "nothing: the schema is found, and files are read in pieces",
+        "storage_options": "filesystem=, of pyarrow.fs",
+        "charset encoding_errors": "encoding='latin-1'",
+        "quotechar quote_char": "nothing: quotes are double ones",
+    }
+)  # fmt: skip
+"""Options of what reads files elsewhere."""
+
+
+def unknown_options(step: str, given: Iterable[str], own: Iterable[str]) -> UserError:
+    """Return the error for arguments that a function does not have.
+
+    >>> print(unknown_options("read", ["sep"], ["delimiter"]))
+    read: expected its own options, got sep= — write delimiter=';'
+    """
+    names = list(given)
+    said = []
+    for name in names:
+        near = difflib.get_close_matches(name, own, n=1)
+        if name in OPTION:
+            ours = OPTION[name]
+            said.append(ours if ours.startswith("nothing") else f"write {ours}")
+        elif near:
+            said.append(f"did you mean {near[0]}=?")
+    shown = ", ".join(f"{name}=" for name in names)
+    hint = "; ".join(said) or f"help(tm.{step}) has them"
+    return UserError(step, expected="its own options", got=shown, hint=hint)
+
+
 def unknown(what: str, name: str, table: Mapping[str, str], own: Iterable[str]) -> str:
     """The message for an attribute that an object does not have.
 
@@ -243,10 +330,12 @@ def unknown(what: str, name: str, table: Mapping[str, str], own: Iterable[str]) 
     "a stream has no 'wehre': did you mean 'where'?"
     """
     if name in table:
-        ours = table[name].replace("{name}", _FUNCTIONS.get(name, name))
-        verb = "" if ours.startswith("nothing") else "write "
-        return f"{what} has no {name!r}: {verb}{ours}"
-    near = difflib.get_close_matches(name, [n for n in (*own, *table) if not n.startswith("_")], n=1)
+        said = table[name].replace("{name}", _FUNCTIONS.get(name, name))
+        verb = "" if said.startswith("nothing") else "write "
+        return f"{what} has no {name!r}: {verb}{said}"
+    ours = [n for n in own if not n.startswith("_")]
+    near = difflib.get_close_matches(name, table, n=1, cutoff=0.8)  # less like it is something else
+    near = difflib.get_close_matches(name, [*ours, *near], n=1)
     if near and near[0] in table and near[0] not in own:
         return unknown(what, near[0], table, own).replace(repr(near[0]), repr(name), 1)
     return f"{what} has no {name!r}" + (f": did you mean {near[0]!r}?" if near else "")

@@ -92,12 +92,12 @@ class Schema:
         for n, t in self.fields:
             if n == name:
                 return t
-        near = difflib.get_close_matches(name, self.names, n=1)
+        near = _nearest(name, self.names)
         raise UserError(
             step,
             expected=f"a column of {list(self.names)}",
             got=repr(name),
-            hint=f"did you mean {near[0]!r}?" if near else "check the name or the schema",
+            hint=f"did you mean {near!r}?" if near else "check the name or the schema",
         )
 
     def select(self, names: tuple[str, ...]) -> Schema:
@@ -112,6 +112,23 @@ class Schema:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Schema, (self.fields,)  # the hash is that of this process
+
+
+def _nearest(name: Any, names: tuple[str, ...]) -> str | None:
+    """Return the name that is spelled most like one: first without regard to case, and as a part.
+
+    >>> _nearest("DATE", ("rate", "Date")), _nearest("time", ("tile", "time (UTC)")), _nearest("ad", ("x",))
+    ('Date', 'time (UTC)', None)
+    """
+    if not isinstance(name, str):
+        return None
+    folded = {one.strip().lower(): one for one in reversed(names)}
+    plain = name.strip().lower()
+    if plain in folded:
+        return folded[plain]
+    begun = [one for one in names if plain and re.match(rf"{re.escape(plain)}\W", one.strip().lower())]
+    near = difflib.get_close_matches(plain, folded, n=1)
+    return begun[0] if begun else folded[near[0]] if near else None
 
 
 def schema(value: Any, *, step: str = "schema") -> Schema:

@@ -10,7 +10,7 @@ from typing import Any
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 
-NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "nil", "?", "-", ".", "\\N")
+NULLS = ("NA", "N/A", "n/a", "#N/A", "NULL", "Null", "null", "None", "nil", "NaT", "?", "-", ".", "\\N")
 """Spellings of null that are found in numbers and times; text may mean them, and NaN is a number."""
 UTF8 = "utf-8"
 DELIMITERS = (",", ";", "\t", "|")
@@ -30,11 +30,13 @@ class TextForm:
     """The columns of CSV files without a header; None if their first line names them."""
     encoding: str = UTF8
     """The encoding of CSV files, by its name in `codecs`."""
+    skip: int = 0
+    """The lines of CSV files before the header, or before the first row if there is none."""
 
     @property
     def first_row(self) -> int:
         """The number of the first row of a CSV file in errors: lines are counted from 1."""
-        return 2 if self.columns is None else 1
+        return self.skip + (2 if self.columns is None else 1)
 
     def nulls_of(self, column: str) -> tuple[str, ...]:
         """Return the spellings of null in a column."""
@@ -46,7 +48,7 @@ PLAIN_TEXT = TextForm()
 
 def text_form(
     schema: Schema, nulls: Any, delimiter: Any, decimal: Any, columns: Any = None, encoding: Any = None,
-    *, step: str,
+    skip: Any = 0, *, step: str,
 ) -> TextForm:  # fmt: skip
     """Read the options of a stream. `nulls` are spellings for all columns, or a dict of some columns'.
 
@@ -58,6 +60,8 @@ def text_form(
         raise UserError(step, expected="delimiter= one character", got=repr(delimiter))
     if decimal not in (".", ","):
         raise UserError(step, expected="decimal= '.' or ','", got=repr(decimal))
+    if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
+        raise UserError(step, expected="skip= a number of lines before the header", got=repr(skip))
     try:
         code = codecs.lookup(encoding or UTF8).name
     except (LookupError, TypeError) as unknown:
@@ -84,4 +88,4 @@ def text_form(
         kept = tuple(dict.fromkeys(one.strip() for one in several if one.strip()))
         if kept:
             found.append((column, kept))
-    return TextForm(tuple(found), delimiter, decimal, names, code)
+    return TextForm(tuple(found), delimiter, decimal, names, code, skip)

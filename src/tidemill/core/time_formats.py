@@ -4,6 +4,7 @@
 |---|---|
 | `%Y` `%y` | year in four digits, from 0001; in two, of 1969 to 2068 |
 | `%m` `%d` `%j` | month, day, day of the year |
+| `%q` | quarter, 1 to 4, which Python does not have: `%YQ%q`, its first day |
 | `%b` `%B` `%a` `%A` | names of months and of days of the week in English, short or whole |
 | `%H` `%I` `%p` | hour of 24; of 12, with AM or PM |
 | `%M` `%S` `%f` | minute, second, fraction of a second |
@@ -62,7 +63,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 _PATTERNS = {
-    "Y": "[0-9]{4}", "y": "[0-9]{2}", "m": "1[0-2]|0?[1-9]", "d": "3[01]|[12][0-9]|0?[1-9]",
+    "Y": "[0-9]{4}", "y": "[0-9]{2}", "q": "[1-4]", "m": "1[0-2]|0?[1-9]", "d": "3[01]|[12][0-9]|0?[1-9]",
     "j": "36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0?[1-9][0-9]|0{0,2}[1-9]",
     "b": _named([name[:3] for name in _MONTHS]), "B": _named(_MONTHS),
     "a": _named([name[:3] for name in _DAYS]), "A": _named(_DAYS),
@@ -145,6 +146,8 @@ def _check_parsed(given: TimeFormat, step: str) -> None:
         wrong = "%s beside others"
     elif "j" in has and {"m", "b", "B", "d"} & {*has}:
         wrong = "%j beside a month or a day"
+    elif "q" in has and {"m", "b", "B", "d", "j"} & {*has}:
+        wrong = "%q beside a month or a day"
     elif "d" in has and not {"m", "b", "B"} & {*has}:
         wrong = "a day without a month"
     if wrong:
@@ -169,7 +172,7 @@ def parse_time(text: str, given: TimeFormat, tz: str) -> int | None:
     if "s" in has:
         return _in_range(int(has["s"]) * _SECOND)
     year = int(has["Y"]) if "Y" in has else int(has["y"]) + (1900 if int(has["y"]) > 68 else 2000)
-    month = int(has.get("m", 1))
+    month = int(has.get("m", 1)) if "q" not in has else 3 * int(has["q"]) - 2
     if name := has.get("b") or has.get("B"):
         month = 1 + [m[:3].lower() for m in _MONTHS].index(name[:3].lower())
     hour = int(has.get("H", 0))
@@ -238,6 +241,7 @@ def format_time(ticks: int, given: TimeFormat, tz: str) -> str | None:
     seconds = f"{rest % 60:02}" if rest % 60 else ""
     values = {
         "Y": f"{local.year:04}", "y": f"{local.year % 100:02}", "m": f"{local.month:02}",
+        "q": str((local.month + 2) // 3),
         "d": f"{local.day:02}", "j": f"{local.timetuple().tm_yday:03}", "B": _MONTHS[local.month - 1],
         "b": _MONTHS[local.month - 1][:3], "A": _DAYS[local.weekday()], "a": _DAYS[local.weekday()][:3],
         "H": f"{local.hour:02}", "I": f"{(local.hour + 11) % 12 + 1:02}",
@@ -286,7 +290,12 @@ _TIMES = (
 _WHOLE = (
     "%d/%b/%Y:%H:%M:%S %z", "%a, %d %b %Y %H:%M:%S %z", "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %z %Y",
     "%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %I:%M:%S %p", "%Y-%m-%d %I:%M %p", "%Y-%m", "%b %Y", "%B %Y",
+    "%Y %b", "%Y %B", "%Y-%b", "%b-%Y", "%b-%y", "%b-%d-%Y", "%Y%m%dT%H%M%S%z", "%Y%m%dT%H%M%S",
+    "%YQ%q", "%Y Q%q", "%Y-Q%q", "Q%q %Y",
 )  # fmt: skip
+
+
+_BASIC = re.compile("[0-9]{8}T[0-9]{6}")
 
 
 @functools.cache
@@ -308,7 +317,10 @@ def guesses(texts: pa.Array, tz: str) -> list[str]:
     first = texts[0].as_py() if len(texts) else ""
     for given in _guesses():
         # Without anything between them, numbers have all their digits.
-        packed = given.text.startswith("%Y%m%d") and len(first) != len(format_time(0, given, zones.UTC) or "")
+        wide = len(format_time(0, given, zones.UTC) or "")
+        packed = given.text.startswith("%Y%m%d") and not (
+            _BASIC.match(first) if "T" in given.text else len(first) == wide
+        )
         if not packed and given.compiled.fullmatch(first):
             read = parse_times(texts, [given], tz)
             if not read.null_count and not any(read.equals(other) for other in found.values()):
@@ -352,7 +364,7 @@ def _parsed(texts: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     if "y" in given.directives:
         short = number("y")
         year = short + np.where(short > 68, 1900, 2000)
-    month = number("m", 1)
+    month = number("m", 1) if "q" not in given.directives else 3 * number("q") - 2
     for name in ("b", "B"):
         if name in given.directives:
             month = looked_up(
@@ -423,7 +435,8 @@ def format_times(instants: pa.Array, given: TimeFormat, tz: str) -> pa.Array:
     hour = within // _HOUR
     values: dict[str, Callable[[], pa.Array]] = {
         "Y": lambda: _digits(year, 4), "y": lambda: _digits(year % 100, 2),
-        "m": lambda: _digits(month + 1, 2), "d": lambda: _digits(days - _first_day(year, month + 1) + 1, 2),
+        "q": lambda: _digits(month // 3 + 1, 1), "m": lambda: _digits(month + 1, 2),
+        "d": lambda: _digits(days - _first_day(year, month + 1) + 1, 2),
         "j": lambda: _digits(days - _first_day(year, np.ones_like(year)) + 1, 3),
         "B": lambda: _words(_MONTHS, month), "b": lambda: _words([m[:3] for m in _MONTHS], month),
         "A": lambda: _words(_DAYS, (days + 3) % 7),

@@ -7,6 +7,8 @@ declares a zone. The rule is the same on every engine.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -239,9 +241,32 @@ def likely_option(number: int) -> str | None:
     """
     if unit := likely_unit(number):
         return f"unit={unit!r}"
+    if 1700 <= number <= 2100:
+        return "format='%Y'"
     if 1000_01_01 <= number <= 2999_12_31 and guesses(pa.array([str(number)]), UTC):
         return "format='%Y%m%d'"
     return None
+
+
+def meaning_of(number: float, column: str) -> str:
+    """Return what to do about floats in a time column, by the first of them; empty if it says nothing.
+
+    A whole number may also be one of logical time.
+
+    >>> meaning_of(1_700_000_000.25, "t"), meaning_of(45123.5, "t")[:47]
+    ("unit='s' reads them", 'as days since 1899-12-30, which Excel counts: t')
+    """
+    if unit := likely_unit(number):
+        return f"unit={unit!r} reads them"
+    if 20_000 <= number <= 80_000:
+        days = f"pandas.to_datetime(frame[{column!r}], unit='D', origin='1899-12-30')"
+        return f"as days since 1899-12-30, which Excel counts: tm.read a frame with {days}"
+    if math.isfinite(number) and number == int(number):
+        whole = f"schema={{{column!r}: 'int64'}} makes logical time of them"
+        return f"unit='s' (or 'ms', 'us', 'ns') counts since 1970, and {whole}"
+    if 1700 <= number <= 2100:
+        return "years with a fraction have no unit: make instants of them first"
+    return ""
 
 
 def option_for(text: str, tz: str) -> str:
@@ -260,11 +285,27 @@ def option_for(text: str, tz: str) -> str:
         return f"{several} reads it" + (": say which" if len(formats) > 1 else "")
     if nearly := near_guess(text.strip()):
         return f"it looks like {nearly!r}, but there is no such time; nulls=[{text.strip()!r}] makes it null"
+    if re.fullmatch("[12][0-9]{3}", text.strip()):
+        return "format='%Y' reads years, and the type int64 leaves them"
     try:
         unit = likely_unit(float(text))
     except ValueError:
-        return "format='%d.%m.%Y %H:%M', or a list of formats, says how to read it"
+        return _written(text.strip())
     return f"unit={unit!r} reads numbers" if unit else "unit= reads numbers, and the type int64 leaves them"
+
+
+def _written(text: str) -> str:
+    """Return what to do about a text that no common format reads."""
+    rest, _, zone = text.rpartition(" ")
+    if rest and re.fullmatch("[A-Z]{2,5}", zone):
+        iso = re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9:]{5,8}", rest)
+        clock = "%H:%M:%S" if len(rest) > 16 else "%H:%M"
+        if formats := [f"%Y-%m-%d {clock}"] if iso else guesses(pa.array([rest]), UTC):
+            said = f"format={f'{formats[0]} {zone}'!r} and tz= the zone that is meant"
+            return f"{said} (tz='Etc/GMT+5' is always five hours behind UTC)"
+    if re.match(r"([0-9]+ days? )?[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?", text):
+        return "it has no date: make instants of times of day and durations first, by adding one"
+    return "format='%d.%m.%Y %H:%M', or a list of formats, says how to read it"
 
 
 def inside(step: str, column: str, got: str) -> UserError:

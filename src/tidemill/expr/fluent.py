@@ -254,6 +254,17 @@ class Expr(KnowsBroughtNames, Arithmetic):
     def __contains__(self, item: object) -> bool:
         raise self._one_value("in", f".contains({item!r}), or .is_in([...]) the other way round")
 
+    def __getitem__(self, at: Any) -> Expr:
+        if isinstance(at, slice):
+            raise self._one_value("[…:…]", ".substring(start, length), from 0")
+        raise self._one_value(f"[{at!r}]", f".list_get({at!r}) for a list")
+
+    def __float__(self) -> float:
+        raise self._one_value("float(...)", ".cast('float64')")
+
+    def __int__(self) -> int:
+        raise self._one_value("int(...)", ".cast('int64')")
+
     def _one_value(self, how: str, ours: str) -> UserError:
         return UserError(
             "expression", f"{how} of Python cannot see the values of {self.node}", hint=f"write {ours}"

@@ -139,6 +139,20 @@ def files_at(path: str, step: str, system: Any = None) -> tuple[list[StoredFile]
     return files, kinds.pop()
 
 
+_FRAMES = {
+    ending: f"read it as a frame: tm.read({call}, time=...)"
+    for ending, call in {
+        ".xlsx": "pandas.read_excel(path)", ".xls": "pandas.read_excel(path)",
+        ".ods": "pandas.read_excel(path)", ".xml": "pandas.read_xml(path)",
+        ".orc": "pyarrow.orc.read_table(path)", ".avro": "polars.read_avro(path)",
+        ".pkl": "pandas.read_pickle(path)", ".h5": "pandas.read_hdf(path)",
+        ".dta": "pandas.read_stata(path)", ".sav": "pandas.read_spss(path)",
+        ".dat": "pandas.read_csv(path, sep=r'\\s+')", ".fwf": "pandas.read_fwf(path)",
+    }.items()
+}  # fmt: skip
+"""What reads files of other formats."""
+
+
 def _kind(path: StoredFile, step: str) -> str:
     endings = path.endings
     if endings and endings[-1] in _PACKED:
@@ -149,7 +163,8 @@ def _kind(path: StoredFile, step: str) -> str:
     if not kind:
         raise UserError(
             step, expected=f"a file that ends in one of {', '.join(KINDS)}", got=str(path),
-            hint="a glob such as '*.parquet' leaves others out; or open it with pyarrow and give its reader",
+            hint=_FRAMES.get(endings[-1] if endings else "") or
+            "a glob such as '*.parquet' leaves others out; or open it with pyarrow and give its reader",
         )  # fmt: skip
     return kind
 

@@ -13,6 +13,7 @@ from tidemill.core.types import TIMESTAMP, to_arrow
 from tidemill.io.stored_files import StoredFile
 from tidemill.io.text import found_json, found_types
 from tidemill.io.text_columns import with_nulls
+from tidemill.io.text_errors import with_options
 from tidemill.io.text_files import delimiter_of, is_blank
 
 
@@ -30,7 +31,8 @@ def find_csv(
     path: StoredFile, form: TextForm = PLAIN_TEXT, spelled: tuple[str, ...] = NULLS
 ) -> FoundText:
     """Find the types of the columns of a CSV file; what is not spelled as another type is text."""
-    first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form)
+    with with_options(path, form):
+        first = None if is_blank(path) else found_types(path, delimiter_of(path, form), form)
     if first is None:
         return FoundText(pa.schema([]))
     fields, nulls, texts = [], {}, {}
@@ -63,7 +65,10 @@ def type_of_text(text: pa.Array, form: TextForm = PLAIN_TEXT) -> pa.DataType:
     text = pc.utf8_trim_whitespace(text.drop_null())
     if not len(text):
         return pa.string()
-    points = text if form.decimal == "." else pc.replace_substring(text, form.decimal, ".")
+    points = text
+    if form.decimal != ".":  # points would be between thousands, and no number is read then
+        pointed = pc.any(pc.match_substring(text, ".")).as_py()
+        points = pa.array(["1.234,5"]) if pointed else pc.replace_substring(text, form.decimal, ".")
     tries: tuple[tuple[pa.Array, Callable[[pa.Array], pa.Array]], ...] = (
         (text, lambda a: a.cast(pa.int64())),
         (points, lambda a: a.cast(pa.float64())),

@@ -45,6 +45,11 @@ class LineParser:
 
     def __init__(self, source: Source, format: str, place: str, on_bad: OnBad | None = None) -> None:
         self._source, self._format, self._place, self._on_bad = source, format, place, on_bad
+        if source.text.skip and format == "csv":
+            raise UserError(
+                step_of(source, place), expected="lines of CSV from the header on",
+                got=f"skip={source.text.skip}", hint="cut off what comes before",
+            )  # fmt: skip
         named = source.text.columns
         self._columns = None if named is None else list(named)
         self._delimiter = source.text.delimiter

@@ -14,8 +14,8 @@ from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, schema
 from tidemill.core.text_form import NULLS, TextForm, text_form
 from tidemill.core.time_formats import guesses
-from tidemill.core.time_reading import ISO, PLAIN, likely_option
-from tidemill.core.types import INT64, STRING, TIMESTAMP, DataType
+from tidemill.core.time_reading import ISO, PLAIN, Reading, likely_option, likely_unit, meaning_of
+from tidemill.core.types import FLOAT64, INT64, STRING, TIMESTAMP, DataType
 from tidemill.core.zones import UTC
 from tidemill.io.chunks import readable_at
 from tidemill.io.data import Data, is_spark, quoted
@@ -23,6 +23,8 @@ from tidemill.io.files import described, files_at
 from tidemill.io.found_text import FoundText, find_csv
 from tidemill.io.schemas import file_schema, schema_of_frame, usable, with_key_columns
 from tidemill.io.sources import is_instance, open_source
+from tidemill.io.stored_files import StoredFile
+from tidemill.io.text_errors import skip_to
 from tidemill.plan.nodes import Source
 
 
@@ -40,6 +42,7 @@ class Asked:
     decimal: str = "."
     columns: Any = None
     encoding: Any = None
+    skip: Any = 0
     filesystem: Any = None
 
 
@@ -70,8 +73,8 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     >>> found.schema, found.data
     (Schema(t: int64, v: string), list of 1 dict)
     """
-    name, text = "rows", FoundText(pa.schema([]))
-    said = asked.delimiter, asked.decimal, asked.columns, asked.encoding
+    name, kind, text = "rows", "", FoundText(pa.schema([]))
+    said = asked.delimiter, asked.decimal, asked.columns, asked.encoding, asked.skip
     form = text_form(Schema(()), None, *said, step=step)
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)
@@ -93,17 +96,31 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
     if not found.names:
         raise UserError(step, expected="columns", got=f"none in {data!r}", hint="is it empty?")
     found = _with_given(found, asked.schema, step)
+    _check_named(asked, found, others, value, kind, step)
+    if text.schema and isinstance(asked.time, str) and asked.time not in found:
+        _check_first_line(asked.time, files[0], form, found, step)
     nulls = asked.nulls
     if nulls is None and text.schema:
-        nulls = {column: NULLS for column, one in found if one != STRING}
+        timed = {asked.time, asked.end, *(asked.format if isinstance(asked.format, Mapping) else ())}
+        nulls = {column: NULLS for column, one in found if one != STRING or column in timed}
     written = replace(form, nulls=text_form(found, nulls, None, ".", step=step).nulls)
-    found, formats = _with_times(found, asked, data, written, step)
+    place, plain = f"{step}, file {files[0]}" if text.schema else step, found
+    found, formats = _with_times(found, asked, data, written, place)
     likely = {}
     for column in (asked.time, asked.end):
-        if column is not None and column in found and found[column] == INT64:
-            first = _sample(column, INT64, data, form, step)
+        unit = asked.unit.get(column) if isinstance(asked.unit, Mapping) else asked.unit
+        if column is not None and unit and column in found and plain[column] in (INT64, FLOAT64):
+            first = _sample(column, plain[column], data, form, step).drop_null()
+            if len(first) and (other := likely_unit(first[0].as_py())) not in (None, unit):
+                likely[column] = f"unit={other!r}"
+        elif column is not None and column in found and found[column] == INT64:
+            first = _sample(column, INT64, data, form, step).drop_null()
             if len(first) and (option := likely_option(first[0].as_py())):
                 likely[column] = option
+        elif column is not None and column in found and found[column] == FLOAT64:
+            first = _sample(column, FLOAT64, data, form, step).drop_null()
+            if len(first) and (meaning := meaning_of(first[0].as_py(), column)):
+                likely[column] = meaning
     return Found(name, found, data, others, formats, nulls, text.nulls, likely)
 
 
@@ -132,6 +149,11 @@ def _with_times(
         for given in (asked.unit, asked.format)
     )
     for name in times:
+        if name in found and found[name] == STRING and name in units:
+            raise UserError(
+                step, expected=f"numbers in column {name!r}, which unit= is of", got="text",
+                hint="format='%s' reads text that counts seconds; or make numbers of the text first",
+            )  # fmt: skip
         if name in found and found[name] == STRING and name not in formats:
             formats[name] = _found_format(name, data, form, step)
 
@@ -144,7 +166,8 @@ def _with_times(
 
 def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
     """Return the one common format that reads the first values of a column of text."""
-    texts = _sample(name, STRING, data, form, step).unique()
+    rows = _sample(name, STRING, data, form, step)
+    texts = rows.drop_null().unique()
     if len(texts) and not PLAIN.from_text(texts, name).null_count:
         return ISO
     formats = guesses(texts, UTC)
@@ -161,19 +184,35 @@ def _found_format(name: str, data: Data, form: TextForm, step: str) -> str:
             step, expected=f"format= of the times in column {name!r}", got=f"text such as {shown}",
             hint=f"{' or '.join(f'format={one!r}' for one in formats)}: say which",
         )  # fmt: skip
-    odd = next(
-        (t for t in texts.to_pylist() if not guesses(pa.array([t]), UTC)),
-        texts[0].as_py() if texts else "",
-    )
-    raise PLAIN.unread(name, odd, "", step=step)
+    raise _odd_time(name, texts, rows, form if ", file " in step else None, step)
+
+
+def _odd_time(name: str, texts: pa.Array, rows: pa.Array, form: TextForm | None, step: str) -> UserError:
+    """Return the error for times of which no format reads all: it names the first that is not like most."""
+    formats = [*guesses(texts[:1], UTC), ISO]
+    read = [Reading(formats=((name, (one,)),)).from_text(texts, name) for one in formats]
+    least = min(range(len(formats)), key=lambda at: read[at].null_count)
+    none = read[least].null_count == len(texts)
+    odd = texts.filter(read[least].is_null())[0].as_py()
+    place = "" if form is None else f" in row {form.first_row + rows.index(odd).as_py()}"
+    if none:
+        return PLAIN.unread(name, odd, place, step=step)
+    iso = not PLAIN.from_text(pa.array([odd]), name).null_count
+    other = [ISO] if iso else guesses(pa.array([odd]), UTC)
+    return UserError(
+        step, expected=f"times in column {name!r} that one format reads, such as {texts[0].as_py()!r}",
+        got=f"{odd!r}{place}",
+        hint=f"format={[formats[least], *other]} reads both" if len(other) == 1 else
+        f"nulls={[odd]} makes it null" if not other else f"format={other} reads it: say which, in a list",
+    )  # fmt: skip
 
 
 def _sample(name: str, kind: DataType, data: Data, form: TextForm, step: str) -> pa.Array:
-    """Return the first values of a column that are not null."""
+    """Return the first values of a column."""
     source = Source(step, Schema(((name, kind),)), name, step=step, text=form)
     value = data.value.select(quoted(name)).limit(_FEW) if is_spark(data.value) else data.value
     first = next(iter(open_source(Data(value, data.about, data.system), source, promises=False)), None)
-    return pa.array([], pa.string()) if first is None else first.batch.column(0).drop_null()
+    return pa.array([], pa.string()) if first is None else first.batch.column(0)
 
 
 _FEW = 1000
@@ -226,7 +265,7 @@ def _kept(value: Any, step: str) -> Any:
     raise UserError(
         step, expected="a path, a pandas, Polars or Spark frame, Arrow data, or a list of dicts",
         got=f"{value!r:.80} ({type(value).__name__})",
-        hint="pyarrow.table(...) makes a table of a dict of columns" if isinstance(value, Mapping) else "",
+        hint=_instead_of(value),
     )  # fmt: skip
 
 
@@ -242,6 +281,76 @@ def _table_of_dicts(items: Sequence[Mapping[str, Any]], step: str) -> pa.Table:
                 hint="declare the types with tm.stream(...), and give the rows to run()",
             ) from mixed  # fmt: skip
     return pa.table(columns)
+
+
+def _instead_of(value: Any) -> str:
+    """Return what to give in place of what is no data."""
+    if isinstance(value, Mapping):
+        return "pyarrow.table(...) makes a table of a dict of columns"
+    if hasattr(value, "read"):
+        return "give the path of the file"
+    if is_instance(value, "pandas", "Series"):
+        return "write .rename_axis('t').reset_index(name='v'), with names for the times and the values"
+    if isinstance(value, Sequence) and all(isinstance(one, (str, os.PathLike)) for one in value) and value:
+        return "a directory or a glob such as 'data/*.csv' is several files; .union(...) joins streams"
+    if isinstance(value, Sequence) or hasattr(value, "__array__"):
+        return "pandas.DataFrame(rows, columns=[...]) gives its columns names"
+    return ""
+
+
+def _check_first_line(time: str, file: StoredFile, form: TextForm, found: Schema, step: str) -> None:
+    """Say how to leave out lines that come before the header, and what to do about spaces between fields."""
+    if len(found.names) == 1 and time in found.names[0].split():
+        several = "tm.read(pandas.read_csv(path, sep=r'\\s+'), time=...) where there are several"
+        raise UserError(
+            f"{step}, file {file}", expected="a delimiter", got=f"{found.names[0]!r}, with spaces",
+            hint=f"delimiter=' ' where one space separates fields, {several}",
+        )  # fmt: skip
+    if skip := skip_to(time, file, form):
+        raise UserError(
+            f"{step}, file {file}", expected=f"a column of {list(found.names)}", got=repr(time),
+            hint=f"line {skip + 1} has it: skip={skip} leaves out what comes before",
+        )  # fmt: skip
+
+
+def _nested(time: str, found: Schema) -> str:
+    """Return how to get at the rows of one object of JSON that has lists or columns; empty if it has none."""
+    for name, kind in found:
+        if time not in found and repr(kind).startswith("list<struct<") and f"{time}: " in repr(kind):
+            return f"json.load(open(path))[{name!r}]"
+    if time in found and repr(found[time]).startswith(("list<", "struct<")):
+        return "pandas.read_json(path)"
+    return ""
+
+
+def _check_named(
+    asked: Asked, found: Schema, others: Mapping[str, str], value: Any, kind: str, step: str
+) -> None:
+    """Say how to get at a time column that is an index of pandas, or of a type that no stream has."""
+    for column in (asked.time, asked.end):
+        if not isinstance(column, str):
+            continue
+        if kind == "JSON lines" and (nested := _nested(column, found)):
+            raise UserError(
+                step, expected=f"times in column {column!r}", got=repr(found),
+                hint=f"tm.read({nested}, time=...)",
+            )  # fmt: skip
+        if column in found:
+            continue
+        if column in others:
+            periods = "period" in others[column]
+            raise UserError(
+                step, expected=f"times in column {column!r}", got=f"{others[column]}, which no stream has",
+                hint=f"frame[{column!r}] = frame[{column!r}].dt.to_timestamp()" if periods
+                else "make instants of them first, with a date",
+            )  # fmt: skip
+        if is_instance(value, "pandas", "DataFrame") and None in value.index.names and (
+            type(value.index).__name__ in ("DatetimeIndex", "PeriodIndex", "MultiIndex")
+        ):  # fmt: skip
+            raise UserError(
+                step, expected=f"a column of {list(found.names)}", got=repr(column),
+                hint=f"the index has no name, and is left out: tm.read(frame.rename_axis({column!r}), ...)",
+            )  # fmt: skip
 
 
 def _with_index(frame: Any) -> Any:

@@ -169,7 +169,9 @@ def _of_pandas(frame: Any) -> pa.Schema:
         fields = []
         for at, name in enumerate(frame.columns):
             try:
-                [field] = pa.Schema.from_pandas(frame.iloc[:, at : at + 1], preserve_index=False)
+                one = frame.iloc[:, at].to_frame("of a name of its own")
+                [field] = pa.Schema.from_pandas(one, preserve_index=False).remove_metadata()
+                field = field.with_name(str(name))
             except (pa.ArrowException, TypeError, ValueError):
                 shown = {_SHOWN: str(frame.dtypes.iloc[at])}
                 field = pa.field(str(name), pa.month_day_nano_interval(), metadata=shown)  # no stream has it

@@ -120,6 +120,8 @@ def _require(names: Iterable[Any], source: Source, place: str = "") -> None:
 
 def _from_pandas(frame: Any, source: Source, place: str) -> pa.Table:
     _require(frame.columns, source, place)
+    if not all(isinstance(name, str) for name in frame.columns):
+        frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     columns = []
     for name, kind in source.schema:
         try:

@@ -79,7 +79,9 @@ def find_files(pattern: str, system: Any, step: str) -> list[StoredFile]:
     """
     tail = ""
     if system is None and _SCHEME.match(pattern):
-        system, pattern, tail = _of_uri(pattern)
+        system, pattern, tail = _of_uri(pattern, step)
+    if system is None and pattern.startswith("~"):
+        pattern = os.path.expanduser(pattern)
     found = _on_disk(pattern + tail, step) if system is None else _in_store(pattern, tail, system)
     if not found:
         where = f"the working directory is {os.getcwd()}" if system is None else f"in {system!r}"
@@ -90,13 +92,18 @@ def find_files(pattern: str, system: Any, step: str) -> list[StoredFile]:
     return sorted(found)
 
 
-def _of_uri(uri: str) -> tuple[Any, str, str]:
+def _of_uri(uri: str, step: str) -> tuple[Any, str, str]:
     """Return the file system of a URI, the path in it, and the rest from the first wildcard on."""
     import pyarrow.fs as fs
 
     scheme, rest = uri[: _SCHEME.match(uri).end()], uri[_SCHEME.match(uri).end() :]  # type: ignore[union-attr]
     parts = rest.split("/")
     plain = next((at for at, part in enumerate(parts) if _MAGIC.search(part)), len(parts))
+    if scheme.lower() in ("http://", "https://"):
+        raise UserError(
+            step, expected="a path, or an address of a file system of Arrow's, such as s3://", got=repr(uri),
+            hint=f"download it first, or read it as a frame: tm.read(pandas.read_csv({uri!r}), time=...)",
+        )  # fmt: skip
     system, path = fs.FileSystem.from_uri(scheme + "/".join(parts[:plain]))
     tail = "".join(f"/{part}" for part in parts[plain:])
     return (None if isinstance(system, fs.LocalFileSystem) else system), path, tail

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from tidemill.core.types import DURATION, TIMESTAMP, DataType, to_arrow
 from tidemill.io.chunks import RawChunk, readable, step_of
 from tidemill.io.stored_files import StoredFile
 from tidemill.io.text_columns import is_converted, typed
+from tidemill.io.text_errors import with_options
 from tidemill.io.text_files import delimiter_of, found_delimiter, is_blank, open_text
 from tidemill.plan.nodes import Source
 
@@ -37,7 +37,7 @@ def read_csv(path: StoredFile, source: Source) -> Iterator[RawChunk]:
     """
     place = f"file {path}"
     step, done = step_of(source, place), 0
-    with readable(source, place), in_utf8():
+    with readable(source, place), with_options(path, source.text):
         if is_blank(path):
             return
         delimiter = delimiter_of(path, source.text, source.schema.names)
@@ -60,27 +60,15 @@ def read_csv(path: StoredFile, source: Source) -> Iterator[RawChunk]:
                     yield RawChunk(_typed(rest, source, step, first_row, texts=True), place)
 
 
-@contextmanager
-def in_utf8() -> Iterator[None]:
-    """Say which option reads text that is not UTF-8."""
-    try:
-        yield
-    except pa.ArrowInvalid as broken:
-        if "UTF8" not in str(broken):
-            raise
-        raise pa.ArrowInvalid(
-            f"{broken} — encoding='latin-1', or another, reads other text than UTF-8"
-        ) from broken
-
-
 def _csv_batches(
     path: StoredFile, delimiter: str, form: TextForm, options: Any
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow.csv as csv
 
     with open_text(path, form.encoding) as file, csv.open_csv(
-        file, read_options=csv.ReadOptions(block_size=_BLOCK, use_threads=False, column_names=form.columns),
-        parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=options,
+        file, read_options=csv.ReadOptions(
+            block_size=_BLOCK, use_threads=False, column_names=form.columns, skip_rows=form.skip
+        ), parse_options=csv.ParseOptions(delimiter=delimiter), convert_options=options,
     ) as reader:  # fmt: skip
         yield from reader
 
@@ -91,7 +79,8 @@ def csv_columns(path: StoredFile, delimiter: str, form: TextForm = PLAIN_TEXT) -
 
     if form.columns is not None:
         return list(form.columns)
-    read, split = csv.ReadOptions(use_threads=False), csv.ParseOptions(delimiter=delimiter)
+    read = csv.ReadOptions(use_threads=False, skip_rows=form.skip)
+    split = csv.ParseOptions(delimiter=delimiter)
     with (
         open_text(path, form.encoding) as file,
         csv.open_csv(file, read_options=read, parse_options=split) as reader,
@@ -356,8 +345,7 @@ def found_types(
     nothing = pa.RecordBatch.from_pylist(
         [], pa.schema([pa.field(name, pa.string()) for name in names])
     )
-    with in_utf8():
-        return next(itertools.chain(_csv_batches(path, delimiter, form, options), [nothing]))
+    return next(itertools.chain(_csv_batches(path, delimiter, form, options), [nothing]))
 
 
 def found_json(path: StoredFile) -> pa.Schema:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.text_form import NULLS
+from tidemill.core.time_reading import likely_unit, option_for
 from tidemill.core.types import DURATION, FLOAT64, INT64, STRING, TIMESTAMP, DataType, to_arrow
 from tidemill.plan.nodes import Source
 
@@ -121,6 +124,11 @@ def _hint(value: str, name: str, kind: DataType, source: Source) -> str:
     plain = value.strip()
     if plain in NULLS:
         return f"nulls=[{plain!r}] makes it null"
+    if kind == TIMESTAMP:
+        unit = likely_unit(float(plain)) if _is(plain, FLOAT64) else None
+        return f"unit={unit!r} reads it" if unit else option_for(plain, source.reading.tz)
+    if spelled := _thousands(plain, name, source.text.decimal):
+        return spelled
     for other, said in ((FLOAT64, "float64"), (INT64, "int64")):
         if other != kind and _is(plain, other):
             return f"declare the column as {said}: schema={{{name!r}: {said!r}}}"
@@ -129,6 +137,30 @@ def _hint(value: str, name: str, kind: DataType, source: Source) -> str:
     if source.text.decimal == "," and _is(plain, FLOAT64):
         return "decimal='.' reads it"
     return f"nulls=[{plain!r}] makes it null, and schema={{{name!r}: 'string'}} leaves it as it is"
+
+
+_THOUSANDS = {
+    ",": re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?"),
+    ".": re.compile(r"[+-]?[0-9]{1,3}(\.[0-9]{3})+(,[0-9]*)?"),
+}
+
+
+def _thousands(text: str, name: str, decimal: str) -> str:
+    """Return how to read a number that seems to have marks between its thousands; empty if it has none.
+
+    >>> _thousands("1,234", "v", ".")
+    "read as text, with ',' between thousands: schema={'v': 'string'}, then \
+col['v'].replace(',', '').cast('float64'); decimal=',' if ',' is the decimal sign"
+    """
+    for mark, other in ((",", "."), (".", ",")):
+        once = text.count(mark) == 1 and other not in text  # it may be the decimal sign
+        if _THOUSANDS[mark].fullmatch(text) and not (once and mark == "." and decimal == "."):
+            point = ".replace(',', '.')" if mark == "." and other in text else ""
+            plain = f"col[{name!r}].replace({mark!r}, ''){point}.cast('float64')"
+            said = f"schema={{{name!r}: 'string'}}, then {plain}"
+            said = f"read as text, with {mark!r} between thousands: {said}"
+            return f"{said}; decimal={mark!r} if {mark!r} is the decimal sign" if once else said
+    return ""
 
 
 def _is(text: str, kind: DataType) -> bool:

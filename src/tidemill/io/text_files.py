@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from tidemill.core.text_form import DELIMITERS, UTF8, TextForm
+from tidemill.core.text_form import DELIMITERS, PLAIN_TEXT, UTF8, TextForm
 from tidemill.io.stored_files import StoredFile
 
 SAMPLE = 64 << 10
@@ -56,20 +56,20 @@ def delimiter_of(path: StoredFile, form: TextForm, needed: Iterable[str] = ()) -
     if {".tsv", ".tab"} & {*path.endings}:
         return "\t"
     with open_text(path, form.encoding) as stream:
-        return found_delimiter(stream.read(SAMPLE), needed)
+        return found_delimiter(stream.read(SAMPLE), needed, form)
 
 
-def found_delimiter(start: bytes, needed: Iterable[str] = ()) -> str:
+def found_delimiter(start: bytes, needed: Iterable[str] = (), form: TextForm = PLAIN_TEXT) -> str:
     r"""Return the delimiter that splits the first lines of a file into the same number of fields, and most.
 
-    If columns are needed, it is one by which the header has them.
+    If columns are needed, it is one by which the header has them, or by which there are as many as `columns`.
 
     >>> found_delimiter(b"day;price\n1.1.2026;3,5\n2.1.2026;4,5\n"), found_delimiter(b"one column\n1\n")
     (';', ',')
     """
     lines = [
         line
-        for line in start.decode(errors="replace").lstrip("\ufeff").splitlines()
+        for line in start.decode(errors="replace").lstrip("\ufeff").splitlines()[form.skip :]
         if line.strip()
     ][:10]
     if len(start) == SAMPLE and len(lines) > 1:
@@ -79,7 +79,10 @@ def found_delimiter(start: bytes, needed: Iterable[str] = ()) -> str:
     for one in DELIMITERS:
         rows = list(fields.reader(lines, delimiter=one))
         counts = {len(row) for row in rows}
-        if wanted and rows and wanted <= set(rows[0]):
+        if form.columns is not None:
+            if counts == {len(form.columns)}:
+                return one
+        elif wanted and rows and wanted <= set(rows[0]):
             return one
         if len(counts) == 1 and (count := counts.pop()) > most:
             best, most = one, count

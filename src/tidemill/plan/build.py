@@ -56,7 +56,7 @@ _DOMAINS = {"int64": Domain.LOGICAL, "float64": Domain.REAL}
 def source(
     name: str, time: str, declared: Any, *, end: str | None = None, ordered: bool = False, unit: Any = None,
     tz: Any = None, format: Any = None, nulls: Any = None, delimiter: Any = None, decimal: Any = ".",
-    columns: Any = None, encoding: Any = None,
+    columns: Any = None, encoding: Any = None, skip: int = 0,
 ) -> Source:  # fmt: skip
     step = f"stream {name!r}"
     if not isinstance(time, str):
@@ -81,7 +81,7 @@ def source(
         if isinstance(format, (str, list, tuple)) and other == TIMESTAMP:
             format = {time: format, end: format}
     how = reading(fields, time, unit, tz, format, step=step)
-    text = text_form(fields, nulls, delimiter, decimal, columns, encoding, step=step)
+    text = text_form(fields, nulls, delimiter, decimal, columns, encoding, skip, step=step)
     return Source(name, fields, time, ordered=ordered, reading=how, end_column=end, text=text)
 
 
