@@ -117,8 +117,8 @@ class KeyedLanes(Operator):
 
     def snapshot(self) -> Snapshot:
         states = [lane.snapshot() for lane in self._lanes]
-        # Promises about keys go to all lanes. A lane that worked has forgotten those that say no more than the
-        # watermark, and another may have them still: those of one lane are all that matter.
+        # Promises about keys go to all lanes. A lane that worked has forgotten those that say no more than
+        # the watermark, and another may have them still: those of one lane are all that matter.
         limits = {name: table for name, table in states[0].items() if name.startswith("limits")}
         rows = states[0].keys() - limits.keys()
         merged = {name: pa.concat_tables([s[name] for s in states]) for name in states[0] if name in rows}
