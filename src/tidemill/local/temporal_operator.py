@@ -319,11 +319,11 @@ class TemporalOperator(Operator):
     def promise(self) -> Limits:
         return Limits(min(self._done, self._held))
 
-    def _refuse(self, rows: pa.RecordBatch, reason: str, port: int = 0) -> None:
+    def _refuse(self, rows: pa.RecordBatch, reason: str | list[str], port: int = 0) -> None:
         """Keep rows of a port apart, which cannot be used."""
         self._refused[port].add(rows, reason)
 
-    def _refusing(self, side: Side) -> Callable[[Ints, str], None] | None:
+    def _refusing(self, side: Side) -> Callable[[Ints, list[str]], None] | None:
         """Return what keeps rows of a side apart, by their places; None if they are an error."""
         if not self._lenient:
             return None
