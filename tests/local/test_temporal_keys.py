@@ -103,3 +103,14 @@ def test_a_thread_without_work_may_still_know_a_promise_that_is_over(key: int, t
     again.push(s=[row(8, 7), row(9, 7)])
     assert again.stats().late == 1
     assert [r["valid_from"] for r in again.flush().to_pylist()] == [9]
+
+
+def test_a_promise_about_a_text_says_nothing_about_null() -> None:
+    named = tm.stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "name": "string"})
+    query = named.group_by("name").apply(lambda group: group.agg(n=tm.count()))
+    live = query.live()
+    first, second = {"t": 4, "u": 19, "name": None}, {"t": 13, "u": 15, "name": None}
+    found = live.push(s=first).to_pylist() + live.punctuate(40, key={"name": "b"}).to_pylist()
+    assert found == []
+    live.push(s=second)
+    assert live.flush().to_pylist() == query.run(s=[first, second]).to_pylist()
