@@ -261,7 +261,7 @@ class Stream(KnowsBroughtNames, Query):
         >>> s.until_session_end(10, "user").run(s=rows).to_pylist()
         [{'t': 1, 'user': 7, 'valid_to': 14}, {'t': 4, 'user': 7, 'valid_to': 14}]
         """
-        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        plan, names = build.grouped(self.plan, keys, {}, self._scope, "until_session_end")
         return self._like(temporal.until_session_end(plan, names, gap))
 
     def until_next(self, *keys: Any) -> Stream:
@@ -274,7 +274,7 @@ class Stream(KnowsBroughtNames, Query):
         >>> s.until_next("sensor").run(s=rows).to_pylist()
         [{'t': 1, 'sensor': 7, 'v': 0.5, 'valid_to': 4}, {'t': 4, 'sensor': 7, 'v': 0.7, 'valid_to': None}]
         """
-        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        plan, names = build.grouped(self.plan, keys, {}, self._scope, "until_next")
         return self._like(temporal.until_next(plan, names))
 
     def chop(self, every: Any, *, origin: Any = None) -> Stream:
@@ -548,7 +548,7 @@ class Stream(KnowsBroughtNames, Query):
         if isinstance(back, bool) or not isinstance(back, int) or (back < 1) is (step == "lag"):
             given = -back if step == "lead" and isinstance(back, int) else back
             raise UserError(step, expected="a number of rows, 1 or more", got=repr(given))
-        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        plan, names = build.grouped(self.plan, keys, {}, self._scope, step)
         return self._like(temporal.neighbours(plan, names, {n: (c, back) for n, c in named.items()}, step))
 
     # -- edges
@@ -584,7 +584,7 @@ class Stream(KnowsBroughtNames, Query):
         >>> s.from_edges("id", start=lambda e: e.on).select("id").run(s=rows).to_pylist()
         [{'t': 1, 'valid_to': 4, 'id': 7}]
         """
-        plan, names = build.grouped(self.plan, keys, {}, self._scope)
+        plan, names = build.grouped(self.plan, keys, {}, self._scope, "from_edges")
         return self._like(temporal.from_edges(plan, names, start))
 
     # -- map and reduce

@@ -199,6 +199,10 @@ CHAINS: dict[str, Callable[[], Stream]] = {
         lambda g: g.group_by("s").apply(lambda h: h.agg(n=tm.count()).top(1, by="n"))
     ),
     "apply with one from outside": lambda: S.group_by("k").apply(lambda g: g.where_not_exists(Q, on="v")),
+    "apply, joined by its key": lambda: S.group_by("k").apply(
+        lambda g: g.join(g.where(col.v > 1), on="k", how="outer").select("v", w=col.v_right)),
+    "apply, a key on the right": lambda: S.group_by("k").apply(
+        lambda g: g.join(g, on={"v": "k"}, how="outer").select(w=col.v_right)),
     "apply lag": lambda: P.group_by("k").apply(lambda g: g.lag(before="v")),
     "apply until_next": lambda: P.group_by("k").apply(lambda g: g.until_next("s").agg(n=tm.count())),
     "apply sessions": lambda: P.group_by("k").apply(
@@ -270,3 +274,10 @@ def test_nan_matches_nan_in_keys() -> None:
         expected = by_reference(query, inputs)
         assert [r[query.plan.time] for r in expected] == [1]
         assert_rows(in_process(query, inputs), expected, "NaN")
+
+
+def test_null_in_a_key_of_groups_that_is_named_matches_nothing() -> None:
+    rows = [{"t": 0, "u": 5, "k": k, "v": 1, "s": "", "x": 0.0} for k in (1, None)]
+    joins = [S.group_by("k").apply(lambda g, on=on: g.join(g, on=on).select("v")) for on in ("k", None)]
+    found = [[r["k"] for r in query.run(s=rows).to_pylist()] for query in joins]
+    assert found[0] == [1] and sorted(found[1], key=str) == [1, None]

@@ -225,3 +225,11 @@ def test_sources_that_go_on(kind: str, to: str, tmp_path: Path) -> None:
     elif to == "files":
         found = pa.concat_tables([pq.read_table(p) for p in sorted((tmp_path / "late").glob("*.parquet"))])
     assert rows_of(found) == [row(t) for t in LATE]
+
+
+@pytest.mark.parametrize("kind", ["string", "int64"])
+def test_a_stream_cannot_have_the_column_of_the_reason(kind: str) -> None:
+    late = tm.stream("s", time="t", schema={"t": "int64", "late_reason": kind})
+    with pytest.raises(tm.UserError, match=r"stream 's': expected no column 'late_reason'.*name"):
+        late.live()
+    assert late.run(s=[{"t": 1, "late_reason": None}]).num_rows == 1

@@ -87,3 +87,30 @@ def test_a_promise_about_other_columns_waits_for_all() -> None:
     live.push(s=[row(0, 1)])
     assert live.punctuate(20, key={"v": 1}).num_rows == 0
     assert live.punctuate(20).num_rows == 1
+
+
+@pytest.mark.parametrize("key", [1, 2, 3, 4])
+def test_a_thread_without_work_may_still_know_a_promise_that_is_over(key: int, tmp_path: Path) -> None:
+    """Rows of one key only, so that one of two threads works and forgets what it was promised."""
+    query = S.group_by("k").agg(n=tm.count())
+    live = query.live(threads=2)
+    live.push(s=row(0, key))
+    live.punctuate(5, key={"k": [7, 8]})
+    assert live.punctuate(9).num_rows == 1
+    live.checkpoint(tmp_path / "saved")
+    live.close()
+    again = tm.restore(query, tmp_path / "saved", threads=1)
+    again.push(s=[row(8, 7), row(9, 7)])
+    assert again.stats().late == 1
+    assert [r["valid_from"] for r in again.flush().to_pylist()] == [9]
+
+
+def test_a_promise_about_a_text_says_nothing_about_null() -> None:
+    named = tm.stream("s", time="t", end="u", schema={"t": "int64", "u": "int64", "name": "string"})
+    query = named.group_by("name").apply(lambda group: group.agg(n=tm.count()))
+    live = query.live()
+    first, second = {"t": 4, "u": 19, "name": None}, {"t": 13, "u": 15, "name": None}
+    found = live.push(s=first).to_pylist() + live.punctuate(40, key={"name": "b"}).to_pylist()
+    assert found == []
+    live.push(s=second)
+    assert live.flush().to_pylist() == query.run(s=[first, second]).to_pylist()

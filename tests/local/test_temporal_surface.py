@@ -67,3 +67,16 @@ def test_a_table_is_pushed_before_sources_are_read() -> None:
         live.read(sessions=ROWS, users=NAMES)
     live.push(users=NAMES)
     assert sum(table.num_rows for table in live.read(sessions=iter(ROWS))) == 3
+
+
+def test_each_refused_row_has_its_own_reason() -> None:
+    schema = {"t": "int64", "k": "int64", "v": "int64"}
+    a, b = (tm.stream(name, time="t", schema=schema) for name in "ab")
+    inverse = tm.udf(lambda x, y: x / y > 0, returns="bool")
+    live = a.join(b, on="k", where=lambda l, r: inverse(l.v, r.v)).live()
+    live.push(a=[{"t": 1, "k": k, "v": v} for k, v in ((1, 5), (2, 6), (3, 7))])
+    live.push(b=[{"t": 1, "k": k, "v": v} for k, v in ((1, 0), (2, 0), (3, 1))])
+    assert live.flush()["v"].to_pylist() == [7]
+    [refused] = live.refused().values()
+    assert refused["v"].to_pylist() == [5, 6]
+    assert all(f"[{v}, 0]" in reason for v, reason in zip((5, 6), refused["late_reason"].to_pylist()))

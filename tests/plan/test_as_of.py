@@ -81,3 +81,12 @@ def test_state_is_the_last_row_of_each_key() -> None:
 def test_explain() -> None:
     said = TRADES.join(LAST, on="sym").explain().sections["local"]
     assert "each point looks up the last rows of its key" in said
+
+
+def test_points_of_a_stream_that_are_clipped_by_it_are_no_last_values() -> None:
+    held = tm.stream("held", time="t", end="u", schema={"t": "int64", "u": "int64", "k": "int64"})
+    rows = [{"t": 1, "u": 5, "k": 7}, {"t": 2, "u": 3, "k": 7}]
+    starts = [{"t": 1, "k": 7}, {"t": 2, "k": 7}]
+    assert held.at_start().clip(held).run(held=rows).to_pylist() == starts
+    by_key = held.group_by("k").apply(lambda g: g.at_start().clip(g))
+    assert by_key.run(held=rows).to_pylist() == starts

@@ -78,6 +78,11 @@ QUERIES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "length that is a float": (lambda: P.lasting(col.x), ["lasting:", "int64", "float64 in col.x"]),
     "end of another type": (lambda: C.until(col.k), ["until:", "timestamp", "int64"]),
     "start of another type": (lambda: P.starting(col.x), ["starting:", "int64", "float64"]),
+    "length that is too far": (lambda: P.lasting(2**62), ["lasting:", "within 2**61 ticks"]),
+    "shift for ever": (lambda: P.shift(tm.FOREVER), ["shift:", "within 2**61 ticks"]),
+    "session for ever": (
+        lambda: P.until_session_end(tm.FOREVER, "k"), ["until_session_end:", "within 2**61 ticks"],
+    ),
     "chop by nothing": (lambda: S.chop(0), ["chop:", "a positive duration"]),
     "sample backwards": (lambda: S.sample(-1), ["sample:", "a positive duration"]),
     "quantised without a step": (lambda: P.quantised(5, every=0), ["quantised:", "a positive duration"]),
@@ -87,6 +92,7 @@ QUERIES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "top of no rows": (lambda: S.top(0, by="v"), ["top:", "a positive number", "0"]),
     "distinct over a list": (lambda: S.distinct("l"), ["distinct:", "'l' that can be compared"]),
     "distinct over all, with a list": (lambda: S.distinct(), ["distinct:", "'l'"]),
+    "distinct over an expression": (lambda: S.distinct(col.v + 1), ["distinct:", "columns", "with_columns"]),
     "distinct over the lifetime": (lambda: S.distinct("t"), ["distinct:", "other than the lifetime"]),
     "distinct over a bound": (lambda: TAKEN.distinct("valid_from"), ["distinct:", "other than the lifetime"]),
     "sub-query on another stream": (
@@ -94,6 +100,16 @@ QUERIES: dict[str, tuple[Callable[[], Any], list[str]]] = {
     ),
     "sub-query that is none": (lambda: S.group_by("k").apply(S), ["apply:", "a function from a stream"]),
     "sub-query without a result": (lambda: S.group_by("k").apply(lambda g: None), ["apply:", "NoneType"]),
+    "key of the groups that equals another column": (
+        lambda: S.group_by("k").apply(lambda g: g.join(g, on={"k": "v"})),
+        ["join:", "'k' of the groups", "l.k == r.v"],
+    ),
+    "other key of the groups": (
+        lambda: S.group_by("k").apply(lambda g: g.select(k=col.v)),
+        ["select:", "the key 'k' unchanged", "k=col.v"],
+    ),
+    "key of until_next": (lambda: S.until_next("l"), ["until_next:", "'l' that can be compared"]),
+    "key of lag that is computed": (lambda: S.lag(col.v + 1, b="v"), ["lag:", "with_columns"]),
     "stream of other groups": (_other_groups, ["join:", "of the same groups", "['k']"]),
     "lag of nothing": (lambda: P.lag("k"), ["lag:", "name=column", "write lag("]),
     "lag by none": (lambda: P.lag(b="v", back=0), ["lag:", "1 or more", "0"]),
@@ -117,6 +133,11 @@ QUERIES: dict[str, tuple[Callable[[], Any], list[str]]] = {
         lambda: D.window(tm.tumbling("1h")).agg(n=tm.count()), ["window:", "a table", "join a stream"],
     ),
     "lifetime of a table": (lambda: D.lasting("1h"), ["lasting:", "a table, whose rows hold for ever"]),
+    "start of a table": (lambda: D.at_start(), ["at_start:", "a table"]),
+    "end of a table": (lambda: D.at_end(), ["at_end:", "a table"]),
+    "next row of a table": (lambda: D.until_next("k"), ["until_next:", "a table"]),
+    "a table in a union": (lambda: S.union(D), ["union:", "a table", "join the stream"]),
+    "a stream in a union of tables": (lambda: D.union(S), ["union:", "a table", "join the stream"]),
     "edges of a table": (lambda: D.changes(), ["changes:", "a table"]),
     "one name for two streams": (
         lambda: S.join(tm.stream("s", time="t", schema={"t": "int64", "k": "int64"}), on="k"),
@@ -217,3 +238,24 @@ def test_points_may_be_chopped() -> None:
 def test_a_sub_query_keeps_its_keys() -> None:
     query = S.group_by("k").apply(lambda g: g.select("v"))
     assert query.schema.names == ("k", "t", "u", "v")
+
+
+def test_a_key_and_a_time_may_be_selected_by_name() -> None:
+    query = S.group_by("k").apply(lambda g: g.select(k=col.k, t="t", more=col.v + 1))
+    assert query.schema.names == ("k", "t", "u", "more")
+    assert S.distinct(col.v, "k").schema.names == ("v", "k", "valid_from", "valid_to")
+
+
+def test_forever_is_a_length_of_what_may_have_no_end() -> None:
+    rows = [S_ROW, {**S_ROW, "u": None}]
+    asked = S.at_most(tm.FOREVER), S.extend(tm.FOREVER)
+    assert [q.run(s=rows)["u"].to_pylist() for q in asked] == [[S_ROW["u"], None], [None, None]]
+    assert P.at_most(tm.FOREVER).run(p=[P_ROW])["valid_to"].to_pylist() == [P_ROW["t"] + 1]
+
+
+def test_forever_is_no_end_in_rows() -> None:
+    query, rows = S.agg(n=tm.count()), [{**S_ROW, "u": tm.FOREVER}]
+    live = query.live()
+    live.push(s=rows)
+    assert live.flush().to_pylist() == query.run(s=rows).to_pylist() == by_reference(query, {"s": rows})
+    assert live.late().num_rows == 0

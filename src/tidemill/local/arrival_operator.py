@@ -91,7 +91,7 @@ class ArrivalOperator(IntervalOperator):
         yield from self._answers.of(asked.answer(), base, probe)
 
     def _asked_by(
-        self, rows: pa.RecordBatch, refusing: Callable[[Side], Callable[[Ints, str], None] | None]
+        self, rows: pa.RecordBatch, refusing: Callable[[Side], Callable[[Ints, list[str]], None] | None]
     ) -> tuple[Side, Side, Question, Mask | None]:
         """Return both sides, new base rows last; what the new ones ask for; and whose bounds are bad."""
         self._waiting[0].add(rows)

@@ -117,14 +117,17 @@ class KeyedLanes(Operator):
 
     def snapshot(self) -> Snapshot:
         states = [lane.snapshot() for lane in self._lanes]
-        merged = {name: pa.concat_tables([s[name] for s in states]) for name in states[0]}
+        # Promises about keys go to all lanes. A lane that worked has forgotten those that say no more than
+        # the watermark, and another may have them still: those of one lane are all that matter.
+        limits = {name: table for name, table in states[0].items() if name.startswith("limits")}
+        rows = states[0].keys() - limits.keys()
+        merged = {name: pa.concat_tables([s[name] for s in states]) for name in states[0] if name in rows}
         ticks = [column(s["known"], "tick").tolist() for s in states]
         # All lanes have the same watermarks; the second number is what each of them holds back.
         ticks[0][:2] = [min(t[0] for t in ticks), min(t[1] for t in ticks)]
-        merged |= {n: t for n, t in states[0].items() if n.startswith("limits")}  # all lanes have the same
         refused = [sum(counts) for counts in zip(*(column(s["refused"], "rows").tolist() for s in states))]
         merged["refused"] = numbers(rows=refused)
-        return merged | {"about": states[0]["about"], "known": numbers(tick=ticks[0])}
+        return merged | limits | {"about": states[0]["about"], "known": numbers(tick=ticks[0])}
 
     def restore(self, state: Snapshot) -> None:
         parts: list[Snapshot] = [{} for _ in self._lanes]

@@ -104,6 +104,11 @@ class LiveInput:
         are grids, `(origin, slide)`, on which watermarks complete windows; None if they may at any time.
         `attributes` are what windows are over, where it is not the time, and `checks` say which rows lack it.
         """
+        if REASON in source.declared:
+            raise UserError(
+                f"stream {source.name!r}", expected=f"no column {REASON!r}, which late rows get",
+                got=str(source.declared), hint="declare the other columns, or give it another name",
+            )  # fmt: skip
         self.name, self._policy = source.name, policy
         self._allowed = correct if lateness is None else lateness
         self._allowed_as = CORRECTED if lateness is None else WITHIN_LATENESS

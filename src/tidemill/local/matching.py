@@ -59,12 +59,12 @@ class Matching:
     where: Node | None
     schema: Schema
     """The columns of pairs, as the condition names them."""
-    refuse: Callable[[Ints, str], None] | None = None
+    refuse: Callable[[Ints, list[str]], None] | None = None
     """What takes rows of the left side for which the condition fails; None if that is an error."""
 
     @staticmethod
     def of(
-        match: Match, left: Side, right: Side, refuse: Callable[[Ints, str], None] | None = None
+        match: Match, left: Side, right: Side, refuse: Callable[[Ints, list[str]], None] | None = None
     ) -> Matching:
         """Look up the keys of all rows. A row with a null among its keys matches nothing."""
         schema = Schema(sided(left.plan, right.plan))
@@ -83,7 +83,7 @@ class Matching:
 
     @staticmethod
     def of_places(
-        match: Match, left: Side, right: Side, refuse: Callable[[Ints, str], None] | None
+        match: Match, left: Side, right: Side, refuse: Callable[[Ints, list[str]], None] | None
     ) -> Matching:
         """Return a matching for pairs whose keys are known to be equal."""
         nothing = np.empty(0, dtype=np.int64)
@@ -134,26 +134,24 @@ class Matching:
             found = evaluate(self.where, rows, schema)
         except UserError as wrong:
             if self.refuse is not None:
-                return self._one_by_one(rows, schema, left, wrong)
+                return self._one_by_one(rows, schema, left)
             raise UserError(
                 "where=", f"{self.where} failed on a pair of rows: {wrong}",
                 hint="leave such rows out first, with .where(...), or cast to float64",
             ) from wrong  # fmt: skip
         return np.asarray(found.fill_null(False)).astype(np.bool_)
 
-    def _one_by_one(
-        self, rows: pa.RecordBatch, schema: Schema, left: Ints, failed: UserError
-    ) -> Mask:
+    def _one_by_one(self, rows: pa.RecordBatch, schema: Schema, left: Ints) -> Mask:
         """Return for which pairs the condition is true. Those for which it fails are refused: no match."""
         assert self.where is not None and self.refuse is not None
         found = np.zeros(rows.num_rows, dtype=np.bool_)
-        wrong = []
+        wrong: dict[int, str] = {}
         for at, row in enumerate(to_rows([rows], schema)):
             try:
                 found[at] = define(self.where, row, schema) is True
-            except UserError:
-                wrong.append(at)
-        self.refuse(np.unique(left[wrong]), f"where= failed: {failed}")
+            except UserError as failed:
+                wrong.setdefault(int(left[at]), f"where= failed: {failed}")
+        self.refuse(np.array(sorted(wrong), dtype=np.int64), [wrong[at] for at in sorted(wrong)])
         return found
 
     def pair_columns(self, names: list[str], left: pa.Array, right: pa.Array) -> pa.RecordBatch:

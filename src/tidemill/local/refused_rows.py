@@ -25,10 +25,11 @@ class RefusedRows:
         self.count = 0
         self._most, self._kept, self._batches = most, 0, list[pa.RecordBatch]()
 
-    def add(self, rows: pa.RecordBatch, reason: str) -> None:
-        """Take rows that have at least the columns of the port."""
+    def add(self, rows: pa.RecordBatch, reason: str | list[str]) -> None:
+        """Take rows that have at least the columns of the port; a list has the reason of each."""
         columns = rows.select(self.schema.names[:-1]).columns
-        reasons = pa.repeat(pa.scalar(reason), rows.num_rows)
+        one = isinstance(reason, str)
+        reasons = pa.repeat(pa.scalar(reason), rows.num_rows) if one else pa.array(reason, pa.string())
         rows = pa.RecordBatch.from_arrays([*columns, reasons], schema=self.schema)
         self.count += rows.num_rows
         self._kept += rows.num_rows

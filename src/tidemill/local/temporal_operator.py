@@ -234,10 +234,12 @@ class TemporalOperator(Operator):
         sides, others = [], []
         for port, own in enumerate(keys):
             index = KeyIndex(self.inputs[port].schema.select(tuple(own)))
-            index.encode(list(own.values()))
+            ids = index.encode(list(own.values()))
+            among = np.zeros(index.count + 1, dtype=np.bool_)  # the last one is of all others
+            among[ids] = True  # null has an id of its own, whether it is among the keys or not
 
-            def chosen(rows: pa.RecordBatch, index: KeyIndex = index) -> Mask:
-                found: Mask = index.find([rows.column(n) for n in index.schema.names]) >= 0
+            def chosen(rows: pa.RecordBatch, index: KeyIndex = index, among: Mask = among) -> Mask:
+                found: Mask = among[np.maximum(index.find([rows.column(n) for n in index.schema.names]), -1)]
                 return found
 
             kept = self._kept_rows[port]
@@ -319,11 +321,11 @@ class TemporalOperator(Operator):
     def promise(self) -> Limits:
         return Limits(min(self._done, self._held))
 
-    def _refuse(self, rows: pa.RecordBatch, reason: str, port: int = 0) -> None:
+    def _refuse(self, rows: pa.RecordBatch, reason: str | list[str], port: int = 0) -> None:
         """Keep rows of a port apart, which cannot be used."""
         self._refused[port].add(rows, reason)
 
-    def _refusing(self, side: Side) -> Callable[[Ints, str], None] | None:
+    def _refusing(self, side: Side) -> Callable[[Ints, list[str]], None] | None:
         """Return what keeps rows of a side apart, by their places; None if they are an error."""
         if not self._lenient:
             return None

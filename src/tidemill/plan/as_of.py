@@ -48,7 +48,9 @@ def until_next(plan: Plan) -> UntilNext | None:
     lasting = plan.left
     if not isinstance(lasting, Lifetime) or lasting.input is not plan.right or not _only_end(lasting):
         return None
-    end = dict(lasting.outputs).get(lasting.end_column or "")
+    if lasting.end_column is None:
+        return None  # points
+    end = dict(lasting.outputs)[lasting.end_column]
     if not isinstance(end, Literal) or end.value is not None:
         return None
     return UntilNext(plan.right, plan.match.scope)

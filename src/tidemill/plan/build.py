@@ -121,6 +121,9 @@ def select(
             )  # fmt: skip
         outputs[node.name] = node
     for name, value in named.items():
+        node = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
+        if node == Column(name) and (name in lifetime or name in scope):
+            continue  # it is there, as it was
         if name in lifetime or name in scope:
             what = "key" if name in scope else "time column" if name == plan.time else "end column"
             raise UserError(
@@ -128,7 +131,7 @@ def select(
                 hint="give the computed column another name",
             )  # fmt: skip
         users_name(name, step="select")
-        outputs[name] = Column(value) if isinstance(value, str) else computed(value, step=f"select {name}")
+        outputs[name] = node
     resolved = {n: resolve(e, plan.schema, step=f"select {n}") for n, e in outputs.items()}
     return Project(plan, tuple(resolved.items()))
 
@@ -139,6 +142,11 @@ def union(plans: Sequence[Plan]) -> Union:
     if len(plans) < 2:
         raise UserError("union", expected="at least one other stream", got="none")
     for other in plans[1:]:
+        if (other.time == ALWAYS) is not (first.time == ALWAYS):
+            raise UserError(
+                "union", expected="streams, or tables", got="a table, whose rows have no time, and a stream",
+                hint="join the stream with the table",
+            )  # fmt: skip
         if other.domain is not first.domain:
             raise UserError(
                 "union", expected=f"streams in {first.domain.value}, like the first one",
@@ -193,30 +201,32 @@ def flat(names: Sequence[Any]) -> list[Any]:
 
 
 def grouped(
-    plan: Plan, names: Sequence[Any], named: Mapping[str, Any], scope: Sequence[str] = ()
-) -> tuple[Plan, tuple[str, ...]]:
+    plan: Plan, names: Sequence[Any], named: Mapping[str, Any], scope: Sequence[str] = (),
+    step: str = "group_by",
+) -> tuple[Plan, tuple[str, ...]]:  # fmt: skip
     """Return the names of the key columns, after adding computed keys to the plan as columns.
 
     The keys of `scope`, of groups that the query runs in, come first.
     """
     keys: list[str] = []
     for item in flat(names):
-        node = Column(item) if isinstance(item, str) else traced(item, step="group_by")
+        node = Column(item) if isinstance(item, str) else traced(item, step=step)
         if not isinstance(node, Column):
             raise UserError(
-                "group_by", expected="a name for a computed key", got=str(node),
-                hint="write group_by(hour=col.ts.hour())",
+                step, expected="a name for a computed key", got=str(node),
+                hint="write group_by(hour=col.ts.hour())" if step == "group_by" else
+                "compute it first: .with_columns(key=...)",
             )  # fmt: skip
         keys.append(node.name)
     if named:
         plan = select(plan, (), named, keep=True, scope=scope)
         keys.extend(named)
     for key in keys:
-        kind = plan.schema.type_of(key, step="group_by")
+        kind = plan.schema.type_of(key, step=step)
         if not kind.is_comparable:
-            raise UserError("group_by", expected=f"a key {key!r} that can be compared", got=repr(kind))
+            raise UserError(step, expected=f"a key {key!r} that can be compared", got=repr(kind))
     if len(set(keys)) != len(keys):
-        raise UserError("group_by", expected="each key once", got=repr(keys))
+        raise UserError(step, expected="each key once", got=repr(keys))
     return plan, (*scope, *(k for k in keys if k not in scope))
 
 

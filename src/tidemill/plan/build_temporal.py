@@ -9,7 +9,7 @@ from typing import Any
 from tidemill.aggregates.algebra import Aggregate
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema, users_name, users_part
-from tidemill.core.time import FOREVER, Domain, duration
+from tidemill.core.time import FARTHEST, FOREVER, Domain, duration
 from tidemill.core.types import BOOL, DURATION, INT64, NULL, TIMESTAMP, DataType
 from tidemill.expr.fluent import Expr, condition, recording, traced
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node
@@ -68,7 +68,13 @@ def _length(plan: Plan, value: Any, step: str, *, least: int | None = 1) -> int:
             step, expected="a positive duration" if least == 1 else f"a duration of at least {least}",
             got=repr(value),
         )  # fmt: skip
+    if abs(given.ticks) > FARTHEST:
+        raise UserError(step, expected="a duration within 2**61 ticks", got=f"{value!r:.80}")
     return given.ticks
+
+
+def _forever(given: Any) -> bool:
+    return isinstance(given, int) and given == FOREVER
 
 
 def _require_times(plan: Plan, step: str) -> None:
@@ -164,7 +170,8 @@ def end_name(plan: Plan, step: str) -> str:
 
 
 def lasting(plan: Plan, given: Any) -> Plan:
-    if isinstance(given, int) and given == FOREVER:
+    _require_times(plan, "lasting")
+    if _forever(given):
         return _lifetime(plan, "lasting forever", end=Literal(None, _bound(plan)))
     length = or_length(plan, given, "lasting")
     if isinstance(length, int):
@@ -198,6 +205,9 @@ def starting(plan: Plan, given: Any) -> Plan:
 
 
 def extend(plan: Plan, given: Any) -> Plan:
+    _require_times(plan, "extend")
+    if _forever(given):
+        return _lifetime(plan, "extend forever", end=Literal(None, _bound(plan)))
     length = or_length(plan, given, "extend")
     if isinstance(length, int):
         return _lifetime(plan, f"extend {given}", end=_later(plan, _end(plan), length))
@@ -212,16 +222,21 @@ def shift(plan: Plan, given: Any) -> Plan:
 
 
 def at_most(plan: Plan, given: Any) -> Plan:
+    _require_times(plan, "at_most")
+    if _forever(given):
+        return plan if plan.end else lasting_one_tick(plan)
     ticks = _length(plan, given, "at_most")
     end = Call("least", (_end(plan), _later(plan, _start(plan), ticks)))
     return _lifetime(plan, f"at_most {given}", end=end)
 
 
 def at_start(plan: Plan) -> Plan:
+    _require_times(plan, "at_start")
     return plan if plan.end is None else _lifetime(plan, "at_start")
 
 
 def at_end(plan: Plan) -> Plan:
+    _require_times(plan, "at_end")
     if plan.end is None:
         return _lifetime(plan, "at_end", start=_end(plan), move=Move(1))
     some = Filter(plan, Call("is_not_null", (Column(plan.end),)))
@@ -307,7 +322,14 @@ def _snapshot(plan: Plan, keys: tuple[str, ...], bound: Mapping[str, Aggregate])
 
 
 def distinct(plan: Plan, scope: tuple[str, ...], names: Sequence[Any]) -> Plan:
-    given = [str(n) for n in flat(names)] or list(payload(plan))
+    nodes = [Column(n) if isinstance(n, str) else traced(n, step="distinct") for n in flat(names)]
+    for node in nodes:
+        if not isinstance(node, Column):
+            raise UserError(
+                "distinct", expected="columns", got=str(node),
+                hint="compute it first: .with_columns(value=...)",
+            )  # fmt: skip
+    given = [n.name for n in nodes if isinstance(n, Column)] or list(payload(plan))
     keys = (*scope, *(n for n in given if n not in scope))
     for key in keys:
         kind = plan.schema.type_of(key, step="distinct")
@@ -362,8 +384,15 @@ def match(
             )  # fmt: skip
         if not a.is_comparable:
             raise UserError(step, expected=f"a key {one!r} that can be compared", got=repr(a))
-        if (one, other) not in keys and one not in scope:
+        if one in scope and other != one:
+            raise UserError(
+                step, expected=f"the key {one!r} of the groups equal to itself in on=",
+                got=f"{{{one!r}: {other!r}}}", hint=f"write where=lambda l, r: l.{one} == r.{other}",
+            )  # fmt: skip
+        if (one, other) not in keys:
             keys.append((one, other))
+    # A key of the groups that is named in on= is as others there: null is equal to nothing.
+    scope = tuple(name for name in scope if (name, name) not in keys)
     found = None if where is None else _pair_condition(left, right, where, step)
     return Match(tuple(keys), scope, found)
 
@@ -452,6 +481,7 @@ def cut(left: Plan, right: Plan, kind: Any, matching: Match) -> Plan:
 
 def until_next(plan: Plan, keys: tuple[str, ...]) -> Plan:
     """End each row at the next start of its key. Null is a key like any other."""
+    _require_times(plan, "until_next")
     return cut(lasting(plan, FOREVER), plan, "clip", Match(scope=keys))
 
 

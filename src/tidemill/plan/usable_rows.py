@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tidemill.core.time import FARTHEST
+from tidemill.core.time import FARTHEST, FOREVER
 from tidemill.core.types import BOOL
 from tidemill.expr.nodes import Call, Column, Literal, Node
 from tidemill.plan.disorder import FAR_ATTRIBUTE, NO_LIFETIME, NULL_ATTRIBUTE
@@ -67,7 +67,9 @@ def _has_lifetime(source: Source) -> Node:
     assert source.end is not None
     end, bound = Column(source.end), source.schema[source.end]
     after = Call("gt", (end, Column(source.time)))
-    return Call("and", (after, Call("le", (end, Literal(FARTHEST, bound)))))
+    near = Call("le", (end, Literal(FARTHEST, bound)))
+    near = Call("or", (near, Call("eq", (end, Literal(FOREVER, bound)))))
+    return Call("and", (after, near))
 
 
 def _with_lifetimes(node: Plan) -> Plan:
