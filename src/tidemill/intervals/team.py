@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, wait
+from concurrent.futures import Executor, Future, wait
 
 import numpy as np
 import numpy.typing as npt
@@ -72,8 +72,10 @@ class Team:
         found, first = divide(order, keys, self._teams, self._sizes, self.joiners, self._loads)
         self._count(len(order))
         own, *others = (found[a:b] for a, b in itertools.pairwise(first) if a < b)
-        calls = [pool.submit(fold, part) for part in others]
+        calls: list[Future[None]] = []
         try:
+            for part in others:
+                calls.append(pool.submit(fold, part))
             fold(own)
             for call, part in zip(calls, others):
                 if call.cancel():  # no thread was free to begin it
