@@ -24,6 +24,7 @@ from benchmarks.intervals.traffic import Traffic, Workload, traffic
 from tidemill import col
 from tidemill.aggregates.layout import layout
 from tidemill.intervals.index import TimeTravelIndex
+from tidemill.intervals.team import Team, TeamIndex
 
 EACH = 10_000
 """Tuples of a push where tuples a second are measured."""
@@ -84,12 +85,13 @@ class Live:
 
 
 class Indexed:
-    """The time-travel index alone, with one way to aggregate intervals."""
+    """The time-travel index alone, with one way to aggregate intervals, or with joiners that share them."""
 
-    def __init__(self, given: Traffic, fold: str) -> None:
+    def __init__(self, given: Traffic, fold: str = "incremental", team: Team | None = None) -> None:
         aggregates = (("n", tm.count()), ("s", tm.sum(col.v)))
-        self._index = TimeTravelIndex(layout(aggregates, given.workload.orders.plan.schema), fold=fold)
-        self._given, self._fold, self._window = given, fold, given.workload.window
+        kept = layout(aggregates, given.workload.orders.plan.schema)
+        self._index = TimeTravelIndex(kept, fold=fold) if team is None else TeamIndex(kept, team, fold=fold)
+        self._given, self._team, self._window = given, team, given.workload.window
         self._found: list[list[pa.Array]] = []
 
     def push(self, begin: int, end: int) -> None:
@@ -102,8 +104,9 @@ class Indexed:
         self._found.append(self._index.answers(requests.keys[asked], high - self._window, high))
         self._index.expire(self._given.below(end) - self._window)
 
-    def end(self) -> None:
-        pass  # every request was answered
+    def end(self) -> None:  # every request was answered
+        if self._team is not None:
+            self._team.close()
 
     @property
     def answers(self) -> pa.Table:
@@ -140,12 +143,26 @@ def same(answers: Answers) -> None:
 INDEX = "index alone"
 ABLATION: dict[str, Make] = {
     HOME: SYSTEMS[HOME],
-    INDEX: lambda given, pool: Indexed(given, "incremental"),
+    INDEX: lambda given, pool: Indexed(given),
     "index, no state from request to request": lambda given, pool: Indexed(given, "tree"),
     "index, row by row": lambda given, pool: Indexed(given, "rows"),
     f"{KEY_OIJ}: no index": SYSTEMS[KEY_OIJ],
 }
 """What the index is worth, and what aggregation from one request to the next is worth."""
+JOINERS: dict[str, Make] = {
+    HOME: SYSTEMS[HOME],
+    f"{HOME}, two threads": lambda given, pool: Live(given, answers="on arrival", threads=2),
+    INDEX: ABLATION[INDEX],
+    f"{INDEX}, two joiners": lambda given, pool: Indexed(given, team=Team(2)),
+    f"{INDEX}, two joiners by key": lambda given, pool: Indexed(given, team=Team(2, balance=False)),
+    "index, row by row": ABLATION["index, row by row"],
+    "index, row by row, two joiners": lambda given, pool: Indexed(given, "rows", Team(2)),
+    "index, row by row, two joiners by key": (
+        lambda given, pool: Indexed(given, "rows", Team(2, balance=False))
+    ),
+    f"{KEY_OIJ}, two joiners": SYSTEMS[f"{KEY_OIJ}, two joiners"],
+}
+"""What the balanced schedule is worth: with it joiners share a hot key, without it one of them has it all."""
 
 
 @dataclass(frozen=True)
@@ -195,6 +212,14 @@ def swept(tuples: int, *, quick: bool) -> Iterator[tuple[str, Workload]]:
         yield f"window × {times:,}", workload(window=1_000 * times)
 
 
+def skewed(tuples: int) -> Iterator[tuple[str, Workload]]:
+    """One key has most tuples, or all. A tuple comes each microsecond."""
+    window = 2_000
+    for keys, hot in ((1, 0.0), (5, 0.8), (100, 0.8)):
+        name = "one key" if keys == 1 else f"{keys} keys, one with {hot:.0%} of the tuples"
+        yield name, Workload(max(tuples, 4 * window), keys, window, 100, window / 2 / keys, hot)
+
+
 def cases(quick: bool) -> list[Case]:
     """All cases."""
     return compared(20_000, 0.5, quick=True) if quick else compared(400_000, 3.0, quick=False)
@@ -207,6 +232,8 @@ def compared(tuples: int, seconds: float, *, quick: bool) -> list[Case]:
     found += [_throughput("sweep", name, workload) for name, workload in sweep]
     parts = [(f"workload {one.name}", one.workload) for one in workloads] + sweep[:2]
     found += [_throughput("ablation", name, workload, ABLATION) for name, workload in parts]
+    for name, workload in skewed(tuples):
+        found.append(_throughput("ablation", name, workload, JOINERS, each=EACH * (1 if quick else 10)))
     found += [_exact(one) for one in workloads]
     found += [_lookups(one) for one in workloads]
     return found + [_latency(one, seconds) for one in workloads]
@@ -220,11 +247,12 @@ def _params(workload: Workload) -> dict[str, Any]:
 
 
 def _throughput(
-    group: str, name: str, workload: Workload, systems: Mapping[str, Make] = SYSTEMS, check: Check = same
-) -> Case:
+    group: str, name: str, workload: Workload, systems: Mapping[str, Make] = SYSTEMS, check: Check = same,
+    each: int = EACH,
+) -> Case:  # fmt: skip
     """How long a tuple takes, where the next push follows at once."""
-    runs = {system: _all_at_once(make) for system, make in systems.items()}
-    params = {**_params(workload), "tuples a push": EACH}
+    runs = {system: _all_at_once(make, each) for system, make in systems.items()}
+    params = {**_params(workload), "tuples a push": each}
     return Case(f"{group}/{name}", params, runs, check, lambda: traffic(workload), repeats=2, fresh=True)
 
 
@@ -264,10 +292,10 @@ def _as_on_history(answers: Answers) -> None:
         same_tables({name: answer.found, "run": by_request(given.workload.query.run(**rows))})
 
 
-def _all_at_once(make: Make) -> Callable[[Traffic], Measured]:
+def _all_at_once(make: Make, each: int) -> Callable[[Traffic], Measured]:
     def run(given: Traffic) -> Measured:
         with ThreadPoolExecutor(1) as pool:
-            system, cuts = make(given, pool), given.cuts(EACH)
+            system, cuts = make(given, pool), given.cuts(each)
             begin = time.perf_counter()
             for first, last in cuts:
                 system.push(first, last)

@@ -33,6 +33,8 @@ class Workload:
     """A tuple comes up to so many microseconds of event time after it happened."""
     matches: float
     """The orders of the key of a request in its window, on average."""
+    hot: float = 0.0
+    """This share of all tuples has the first key, whatever the others have."""
 
     @property
     def requests(self) -> tm.Stream:
@@ -95,6 +97,8 @@ def traffic(workload: Workload) -> Traffic:
     order = np.argsort(comes, kind="stable")
     times, is_order = times[order], rng.random(n) < 0.5
     keys = rng.integers(0, workload.keys, n)
+    if workload.hot:
+        keys[rng.random(n) < workload.hot] = 0
     sides = []
     for name, mask in (("requests", ~is_order), ("orders", is_order)):
         own = int(mask.sum())

@@ -21,10 +21,10 @@ pytestmark = pytest.mark.interpreted
 
 
 def test_all_systems_answer_alike_whatever_their_batches() -> None:
-    given = traffic(FEW)
+    given = traffic(replace(FEW, hot=0.5))
     answers = {}
     with ThreadPoolExecutor(1) as pool:
-        for name, make in (online.SYSTEMS | online.ABLATION).items():
+        for name, make in (online.SYSTEMS | online.ABLATION | online.JOINERS).items():
             system = make(given, pool)
             for begin, end in given.cuts(50):
                 system.push(begin, end)

@@ -39,6 +39,7 @@ D = tm.table("d", schema={"k": "int64", "label": "string"})
 EAGER = Tuning(
     few_rows=0, few_waiting=0, few_partials=0, output_rows=3, few_keys=3, few_lookups=0, held_text=0,
     many_pairs=2, few_sprayed=0, few_kept=0, many_due=0, many_touched=0,
+    few_joined=0, few_sought=0,
 )  # fmt: skip
 WAYS = (
     EAGER, replace(EAGER, few_kept=1 << 30), Tuning(), replace(EAGER, snapshots=("moving", "copies")),

@@ -43,7 +43,7 @@ def _checked(query: Stream, data: Inputs, seed: int) -> None:
     """Push rows in a random interleaving, with promises that are kept but for the lateness, and restarts."""
     pick, lateness = random.Random(seed), lateness_of(query.plan)
     tuning, came = pick.choice([EAGER, Tuning()]), Arrivals(shown(query.plan))
-    graph = Graph(query.optimized, 1, tuning, on_arrival=lateness)
+    graph = Graph(query.optimized, pick.randint(1, 3), tuning, on_arrival=lateness)
     left = {n: pick.sample(rows, len(rows)) for n, rows in inputs_of(query, data).items()}
     if pick.random() < 0.5:  # otherwise times jump about, and nothing can be promised
         left = {n: sorted(rows, key=lambda row: row["t"] + pick.randint(0, 5)) for n, rows in left.items()}
@@ -62,8 +62,10 @@ def _checked(query: Stream, data: Inputs, seed: int) -> None:
         else:
             state = from_bytes(to_bytes(graph.snapshot()))
             if pick.random() < 0.7:
-                graph = Graph(query.optimized, 1, tuning, on_arrival=lateness)
+                graph.close()
+                graph = Graph(query.optimized, pick.randint(1, 3), tuning, on_arrival=lateness)
                 graph.restore(state)
+    graph.close()
 
 
 def _pushed(graph: Graph, name: str, rows: list[Row], query: Stream) -> list[Row]:

@@ -16,7 +16,6 @@ from tidemill import col
 from tidemill.aggregates.layout import Layout, layout
 from tidemill.core.schema import schema
 from tidemill.intervals.index import TimeTravelIndex
-from tidemill.intervals.team import TeamIndex
 
 pytestmark = pytest.mark.compiled
 
@@ -85,7 +84,7 @@ def check(index: TimeTravelIndex, known: Known, asked: tuple[Any, ...], **how: A
     assert [c.to_pylist() for c in index.answers(*asked, **how)] == known.answers(first, last)
 
 
-def insert(index: TimeTravelIndex | TeamIndex, known: Known, batch: tuple[Any, ...]) -> None:
+def insert(index: TimeTravelIndex, known: Known, batch: tuple[Any, ...]) -> None:
     keys, times, values = batch
     index.insert(keys, times, [pa.array(values)] if index.arguments else [])
     known.add(*batch)

@@ -17,6 +17,9 @@ import pytest
 
 import tidemill as tm
 from tidemill import col
+from tidemill.aggregates.layout import layout
+from tidemill.core.schema import schema
+from tidemill.intervals.team import Team, TeamIndex
 
 pytestmark = pytest.mark.compiled  # on many rows
 
@@ -139,3 +142,19 @@ def test_a_child_of_a_process_in_which_another_thread_pushed_gets_an_error() -> 
         thread.join()
     assert said.startswith("UserError: flush") and "fork of the process" in said
     assert live.stats().events == 3000
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["its threads", "a pool"])
+def test_a_child_goes_on_with_joiners_of_its_own(given: bool) -> None:
+    kept = layout((("n", tm.count()),), schema({"x": "int64"}))
+    keys, low = np.zeros(4, dtype=np.int64), np.arange(4)
+    with ThreadPoolExecutor(2) if given else nullcontext() as pool:
+        index = TeamIndex(kept, Team(2, few=1, pool=pool))
+        index.insert(keys, low, [])
+
+        def answered() -> str:
+            return str([index.answers(keys, low, low + 1)[0].to_pylist() for _ in range(3)])
+
+        expected = answered()
+        assert in_child(answered) == expected == answered()
+        index.team.close()

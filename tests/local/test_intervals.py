@@ -18,6 +18,7 @@ from tests.conformance.temporal import EAGER
 from tidemill import col
 from tidemill.core.batch import conform, from_rows
 from tidemill.core.errors import UserError
+from tidemill.intervals.team import Team
 from tidemill.io.chunks import ChunkSizes
 from tidemill.local.graph import Graph
 from tidemill.local.interval_operator import IntervalOperator
@@ -208,6 +209,13 @@ def test_what_is_made_of_a_join_leaks_if_it_does_on_any_clock() -> None:
     assert ASK.interval_join(BUY, on="k", following=col.far).agg(n=tm.count()).leaks
 
 
+def test_explain_says_where_joiners_share_hot_keys() -> None:
+    shared = "live, on several threads: joiners share the intervals of hot keys"
+    assert shared in str(ASK.interval_join(BUY, on="k", preceding=9).agg(n=tm.count()).explain())
+    assert shared in str(ASK.last_join(BUY, on="k").explain())
+    assert shared not in str(ASK.interval_join(BUY, on="k", preceding=9).agg(m=tm.median("paid")).explain())
+
+
 def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> None:
     a, b = (tm.stream(n, time="t", schema={"t": "int64", "s": "string", "v": "int64"}) for n in "ab")
     joined = a.interval_join(b, on="s", preceding=9, following=2).agg(most=tm.max("v"), n=tm.count())
@@ -227,6 +235,49 @@ def test_a_live_join_goes_on_with_another_number_of_threads(tmp_path: Path) -> N
         live = tm.restore(query, tmp_path / "saved", tm.Disorder(slack=0), threads=[4, 1, 2][part % 3])
     found += live.flush().to_pylist()
     assert sorted(map(repr, found)) == sorted(map(repr, query.run(**rows).to_pylist()))
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize(("answers", "slack"), [("exact", 60), ("on arrival", 30)])
+def test_joiners_that_share_a_hot_key_answer_as_one(
+    answers: str, slack: int, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Most rows have one key, some are late; queries restart, and rows are looked up meanwhile."""
+    rng, n = np.random.default_rng(7), 12_000
+    k = np.where(rng.random(n) < 0.8, 3, rng.integers(0, 9, n))
+    t = np.maximum(np.arange(n) // 4 - rng.integers(0, 60, n), 0)
+    ask = pa.table({"t": t, "k": k, "far": rng.integers(-1, 200, n)})
+    buy = pa.table({"t": t, "k": k, "paid": rng.integers(0, 100, n)})
+    query = ASK.interval_join(BUY, on="k", preceding=col.far, following=4, lateness=20).agg(
+        n=tm.count(), most=tm.max("paid"), all=tm.sum("paid")
+    )
+    parts: list[int] = []
+    work = Team.work
+
+    def counted(self: Team, order: Any, keys: Any, fold: Callable[[Any], None]) -> None:
+        work(self, order, keys, lambda own: (parts.append(len(own)), fold(own))[1])
+
+    monkeypatch.setattr(Team, "work", counted)
+    found: dict[int, list[Any]] = {}
+    for threads in (1, 2, 3):
+        own = found[threads] = []
+        live = query.live(tm.Disorder(slack=slack), answers=answers, threads=threads)
+        for part in range(3):
+            rows = [of.slice(4000 * part, 4000) for of in (buy, ask)]
+            own.append(live.push(buy=rows[0], ask=rows[1]))
+            live.checkpoint(tmp_path / f"{threads}")
+            if answers == "on arrival":
+                own.append(live.lookup({"t": 1000 * (part + 1), "k": 3, "far": 50}))
+            live.close()
+            live = tm.restore(
+                query, tmp_path / f"{threads}", tm.Disorder(slack=slack), answers=answers,
+                threads=[threads, 1, 2][part],
+            )  # fmt: skip
+        own += [live.flush(), live.late("ask"), live.late("buy")]
+        live.close()
+    assert len(found[1][0]) > 1000
+    assert found[2] == found[3] == found[1]
+    assert sum(n > 100 for n in parts) > 6, "parts of joiners"
 
 
 def test_rows_in_any_order_wait_until_many_are_due_and_are_then_answered(monkeypatch: Any) -> None:

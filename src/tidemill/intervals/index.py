@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,19 +51,29 @@ class IndexReader:
         belongs to it. With `max_rows`, only so many rows nearest to the instant `at` do; of two that are as
         near, the earlier one.
         """
-        n, first = len(keys), 0
+        n = len(keys)
         order = np.zeros(1, dtype=np.int64) if n == 1 else order_by(keys, low)
         outputs = self._records.outputs(n)
-        most = -1 if max_rows is None else max_rows
-        while first < n:
-            view = self._view()
-            first, err = self._answer.run(
-                order, keys, low, high, low if at is None else at, most, prevailing, view.heads, view.nodes,
-                view.rows, view.entries, view.elements, np.empty(LEAF, dtype=view.elements.dtype), view.clock,
-                view.limit, view.texts, first, *(a for o in outputs for a in o),
-            )  # fmt: skip
-            raise_for(err, "interval join")
+        results = [a for o in outputs for a in o]
+        most, instants = -1 if max_rows is None else max_rows, low if at is None else at
+
+        def fold(own: Ints) -> None:
+            first = 0
+            while first < len(own):
+                view = self._view()
+                first, err = self._answer.run(
+                    own, keys, low, high, instants, most, prevailing, view.heads, view.nodes, view.rows,
+                    view.entries, view.elements, np.empty(LEAF, dtype=view.elements.dtype), view.clock,
+                    view.limit, view.texts, first, *results,
+                )  # fmt: skip
+                raise_for(err, "interval join")
+
+        self._fold(order, keys, fold)
         return self._records.columns(outputs)
+
+    def _fold(self, order: Ints, keys: Ints, fold: Callable[[Ints], None]) -> None:
+        """Call `fold` for all places in `order`, which is in order of key."""
+        fold(order)
 
     def answer(
         self, key: int, low: int, high: int, *, prevailing: bool = False, max_rows: int | None = None,

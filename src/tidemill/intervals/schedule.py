@@ -1,7 +1,7 @@
 """The balanced schedule: which joiners share the rows of which keys (paper 004, V-B).
 
 Keys are in partitions. The joiners of a partition are its *virtual team*: each of them takes a part of its
-rows into an index that only it writes, and reads the indexes of the others.
+base rows, and reads the index that all of them share.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ class Schedule:
 
         The equation is printed without its square and root, and would be 0 for every schedule.
         """
-        workloads = self.workloads(loads)
-        mean = workloads.mean()
-        return float(workloads.std() / mean) if mean else 0.0
+        return _spread(self.workloads(loads))
 
     def shared(self, partition: int, joiner: int) -> Schedule:
         """Return the schedule in which another joiner is in the team of a partition."""
@@ -76,15 +74,23 @@ def balanced(schedule: Schedule, loads: Loads, *, threshold: float = 0.01) -> Sc
 
 
 def _shared_once(schedule: Schedule, loads: Loads, threshold: float) -> Schedule | None:
-    before = schedule.unbalancedness(loads)
     workloads = schedule.workloads(loads)
+    before = _spread(workloads)
     most, least = int(workloads.argmax()), int(workloads.argmin())
     own = [p for p, team in enumerate(schedule.teams) if most in team and least not in team and loads[p]]
     for partition in sorted(own, key=lambda p: -loads[p] / len(schedule.teams[p])):
-        better = schedule.shared(partition, least)
-        if before - better.unbalancedness(loads) > threshold:
-            return better
+        team, load = list(schedule.teams[partition]), loads[partition]
+        after = workloads.copy()
+        after[team] -= load / len(team)
+        after[[*team, least]] += load / (len(team) + 1)
+        if before - _spread(after) > threshold:
+            return schedule.shared(partition, least)
     return None
+
+
+def _spread(workloads: Loads) -> float:
+    mean = workloads.mean()
+    return float(workloads.std() / mean) if mean else 0.0
 
 
 class Statistics:
@@ -95,9 +101,9 @@ class Statistics:
         self.loads: Loads = np.zeros(partitions)
         self._kept = kept
 
-    def add(self, partitions: Ints) -> None:
-        """Count rows, given the partition of each."""
-        self.loads += np.bincount(partitions, minlength=len(self.loads))
+    def add(self, rows: Ints) -> None:
+        """Count rows, given how many came of each partition."""
+        self.loads += rows
 
     def decay(self) -> None:
         """Let what was counted until now count less."""

@@ -16,6 +16,7 @@ from tidemill.jit.function_content import uncached
 from tidemill.local.divided_run import parts_of
 from tidemill.local.edge_sweep import sweeps
 from tidemill.local.expressions import compiles, row_by_row
+from tidemill.local.indexed_operator import indexed
 from tidemill.local.last_range import aggregate_of_copies, slides_over_another
 from tidemill.local.lookup_operator import looks_up
 from tidemill.local.range_values import RangeValues
@@ -223,6 +224,8 @@ def _interval_join(plan: IntervalJoin) -> list[str]:
         f"{length(waits)} after its time" if waits else "its time")  # fmt: skip
     leaks = "; it knows the future" if asked.leaks else ""
     lines.append(f"  a base row is answered when the watermark is above {when}{leaks}")
+    if indexed(plan) is not None:
+        lines.append("  live, on several threads: joiners share the intervals of hot keys, as balanced")
     return [*lines, f"  keeps base rows that wait, and {kept_rows(plan)}"]
 
 

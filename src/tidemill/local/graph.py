@@ -155,7 +155,7 @@ class Graph:
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
                 lenient=self._lenient, ahead=self._go_ahead, on_arrival=self._on_arrival,
-                few=self._few,
+                few=self._few, joiners=self._threads,
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):

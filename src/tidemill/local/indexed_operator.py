@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidemill.expr.fluent import Expr
 from tidemill.expr.nodes import Column
 from tidemill.intervals.index import TimeTravelIndex
 from tidemill.intervals.partials import refusal
+from tidemill.intervals.team import Team, TeamIndex
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.order import float_key, order_by
@@ -106,16 +108,26 @@ _NO_KEYS = pa.RecordBatch.from_arrays([pa.array([0])], names=["\0row"])
 class IndexedOperator(ArrivalOperator):
     """Keeps what the aggregates need of each probe row, by key and time."""
 
-    def __init__(self, plan: IntervalJoin, kept: Indexed, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, plan: IntervalJoin, kept: Indexed, *args: Any, joiners: int = 1, pool: Executor | None = None,
+        **kwargs: Any,
+    ) -> None:  # fmt: skip
+        """So many `joiners` share the intervals of many base rows, on threads of the `pool`, if given."""
         super().__init__(plan, *args, **kwargs)
         self._kept = kept
+        few = self._tuning.few_sought if plan.interval.computed else self._tuning.few_joined
+        self._team = Team(joiners, few=few, pool=pool) if joiners > 1 else None
         self._key_names = plan.match.right_keys
         self._schema = plan.schema.to_arrow()
         self._looks = 0
         self._new_index()
 
     def _new_index(self) -> None:
-        self.index = TimeTravelIndex(self._kept.layout, ties=len(self._kept.ties))
+        layout, ties = self._kept.layout, len(self._kept.ties)
+        self.index = (
+            TimeTravelIndex(layout, ties=ties) if self._team is None
+            else TeamIndex(layout, self._team, ties=ties)
+        )  # fmt: skip
         self._ids = dict[Any, int]()
         """The ids of keys that were looked up one by one."""
         self.keys = KeyIndex(self.plan.probe.schema.select(self._key_names)) if self._key_names else None
@@ -245,6 +257,11 @@ class IndexedOperator(ArrivalOperator):
             instant, spare = ways[self._looks % len(ways)]
             self.index.expire(instant, spare=spare)
             self._looks += 1
+
+    def close(self) -> None:
+        if self._team is not None:
+            self._team.close()
+        super().close()
 
     def size(self) -> tuple[int, int]:
         return self.index.size()

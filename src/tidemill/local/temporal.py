@@ -65,17 +65,20 @@ _KEEPING: dict[type[Temporal], type[TemporalOperator]] = {
 
 def temporal_operator(
     plan: Temporal, tuning: Tuning = DEFAULT, *, lanes: int = 1, pool: Executor | None = None,
-    ahead: bool = False, on_arrival: int | None = None, few: bool = False, **options: Any,
+    ahead: bool = False, on_arrival: int | None = None, few: bool = False, joiners: int = 1, **options: Any,
 ) -> Operator:  # fmt: skip
     """Return the operator of a node. With several `lanes`, each has a thread, where there are keys.
 
+    So many `joiners`, each on a thread, share the work where interval joins are answered from an index.
     Where results may come later than they are complete (`ahead`), threads may take turns in place of keys.
     With `on_arrival`, the lateness in ticks, interval joins answer base rows when they come. `few` says that
     rows come a few at a time, and their results soon.
     """
     if on_arrival is not None and isinstance(plan, IntervalJoin):
         if (kept := indexed(plan)) is not None:
-            return IndexedOperator(plan, kept, tuning, lateness=on_arrival, **options)
+            return IndexedOperator(
+                plan, kept, tuning, lateness=on_arrival, joiners=joiners, pool=pool, **options
+            )
         return ArrivalOperator(plan, tuning, lateness=on_arrival, **options)
     if isinstance(plan, Lifetime):
         return LifetimeOperator(plan)
@@ -95,7 +98,7 @@ def temporal_operator(
     elif as_of(plan) is not None:
         kind = AsOfOperator
     elif few and isinstance(plan, IntervalJoin) and (kept := indexed_exactly(plan)) is not None:
-        kind, options = IndexedExactOperator, {**options, "kept": kept}
+        return IndexedExactOperator(plan, tuning, kept=kept, joiners=joiners, pool=pool, **options)
     make = partial(kind, plan, tuning, **options)
     keys = _keys(plan) if lanes > 1 else None
     if keys is None or not threadsafe(plan):

@@ -60,6 +60,10 @@ class Tuning:
     """Operators on lifetimes let fewer rows than this wait, as long as nobody waits for their results."""
     few_arrived: int = 1 << 12
     """Joins that answer on arrival look for rows that nobody needs any more when at least so many came."""
+    few_joined: int = 1 << 15
+    """Fewer base rows of an interval join are answered on the caller's thread: to wake others takes time."""
+    few_sought: int = 1 << 11
+    """As `few_joined`, where each row says its bounds: intervals that jump take several times as long."""
     few_kept: int = 1 << 14
     """Operators on lifetimes that keep fewer rows look at all of them at each advance."""
     many_due: int = 1 << 3

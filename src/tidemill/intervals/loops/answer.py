@@ -51,21 +51,9 @@ class AnswerKernel:
     source: str
 
 
-@dataclass(frozen=True)
-class LowerKernel:
-    """`run(order, states, texts, *outputs) -> err`: the results of the partials `states[order]`."""
-
-    run: Callable[..., int]
-    source: str
-
-
 @functools.lru_cache(maxsize=512)
-def answer_kernel(layout: Layout, sliding: tuple[str, ...], partial: bool = False) -> AnswerKernel:
-    """Generate a kernel. `sliding` names how each part is folded.
-
-    A `partial` one has `states, add` in place of outputs: the records of partials, to which what is in this
-    index is added, or which it replaces.
-    """
+def answer_kernel(layout: Layout, sliding: tuple[str, ...]) -> AnswerKernel:
+    """Generate a kernel. `sliding` names how each part is folded."""
     e = Emitter(Schema(()), {}, indent=1)
     parts = [PartCode(j, part) for j, part in enumerate(layout.parts)]
     by = {how: [p for p, s in zip(parts, sliding) if s == how] for how in set(sliding)}
@@ -88,12 +76,9 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...], partial: bool = Fals
             e.line("i = order[q]")
             e.line("q += 1")
             _one(e, parts, by, moving, stacks)
-            if partial:
-                _keep(e, parts)
-            else:
-                states = {p.index: variables(p, "f") for p in parts}
-                for j, result in enumerate(layout.results):
-                    output(e, j, result, layout, states)
+            states = {p.index: variables(p, "f") for p in parts}
+            for j, result in enumerate(layout.results):
+                output(e, j, result, layout, states)
         with e.block("if was_reused(clock, since):"):
             e.line("at_once = max(1, at_once >> 1)")
             e.line("if limit[0] != NEVER:")
@@ -101,7 +86,7 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...], partial: bool = Fals
         with e.block("else:"):
             e.line("errors |= err")
             e.line("j = q")
-    outputs = ["states", "add"] if partial else _outputs(layout)
+    outputs = [name for j in range(len(layout.results)) for name in (f"o{j}", f"w{j}")]
     parameters = [
         "order", "keys", "low", "high", "at", "most", "prevailing", "heads", "nodes", "rows", "entries",
         "elements", "suffixes", "clock", "limit", "texts", "first", *outputs,
@@ -110,35 +95,6 @@ def answer_kernel(layout: Layout, sliding: tuple[str, ...], partial: bool = Fals
     source = "\n".join([BLOCKS, FIND, "", "@kernel", signature, *e.lines, "    return j, errors", ""])
     functions = {name: any_kernel(f) for name, f in e.functions.items()}
     return AnswerKernel(load(source, **functions).run, source)
-
-
-@functools.lru_cache(maxsize=512)
-def lower_kernel(layout: Layout) -> LowerKernel:
-    e = Emitter(Schema(()), {}, indent=1)
-    parts = [PartCode(j, part) for j, part in enumerate(layout.parts)]
-    with e.block("for j in range(order.size):"):
-        e.line("i = order[j]")
-        states = {p.index: read(e, p, "i", "states") for p in parts}
-        for j, result in enumerate(layout.results):
-            output(e, j, result, layout, states)
-    signature = f"def run({', '.join(['order', 'states', 'texts', *_outputs(layout)])}):"
-    source = "\n".join(["@kernel", signature, "    err = 0", *e.lines, "    return err", ""])
-    functions = {name: any_kernel(f) for name, f in e.functions.items()}
-    return LowerKernel(load(source, **functions).run, source)
-
-
-def _outputs(layout: Layout) -> list[str]:
-    return [name for j in range(len(layout.results)) for name in (f"o{j}", f"w{j}")]
-
-
-def _keep(e: Emitter, parts: list[PartCode]) -> None:
-    """Emit code that adds the partials `f` to those that are kept for interval `i`."""
-    with e.block("if add:"):
-        _take(e, parts, "f", "i", "states")
-    e.line("r = states[i]")
-    for part in parts:
-        for name, variable in zip(part.names, variables(part, "f")):
-            e.line(f"r.{name} = {variable}")
 
 
 def _one(
