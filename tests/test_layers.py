@@ -78,7 +78,10 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("last_rows",),
         ("results", "window_slides", "state_columns"),
         ("object_slides", "pane_store"),
-        ("calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner"),
+        (
+            "calendar_panes", "intake", "object_states", "row_numbers", "sorted_rows", "stage_runner",
+            "thread_safety",
+        ),
         ("changes",),
         ("expressions", "snapshot"),
         ("operator",),

@@ -164,6 +164,9 @@ class WindowOperator(Operator):
         (lane,) = self.lanes
         return lane.store
 
+    def expect_late(self, late: bool) -> None:
+        self.watch = late
+
     @property
     def before_start(self) -> int:
         """The number of rows in no window because they lie before the start of all windows."""
