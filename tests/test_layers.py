@@ -74,6 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("group_operator",),
         ("temporal_operator", "window_operator"),
         ("kept_by_key", "lane_threads", "lanes", "late_rows", "refused_rows", "waiting_rows"),
+        ("window_plan",),
         ("collector",),
         ("last_rows",),
         ("results", "window_slides", "state_columns"),

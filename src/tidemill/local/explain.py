@@ -19,7 +19,7 @@ from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.last_range import aggregate_of_copies
 from tidemill.local.range_values import RangeValues
 from tidemill.local.snapshot_values import SnapshotValues
-from tidemill.local.window_operator import fuses
+from tidemill.local.window_plan import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.as_of import as_of, until_next
