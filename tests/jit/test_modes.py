@@ -215,3 +215,15 @@ def test_a_function_that_was_compiled_for_many_rows_runs_so_on_few() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(modes, "postpone", lambda what, tell: pytest.fail("it runs row by row"))
             assert query.run(rows)["x"].to_pylist()[:3] == [0.0, 1.0, 9.0]
+
+
+def test_text_that_repeats_has_the_same_answer_before_its_kernels_are_compiled() -> None:
+    s = tm.stream("s", time="t", schema={"t": "int64", "k": "string", "x": "string"})
+    texts = ["a", None, "bb", "", "longer than a word of eight bytes"]
+    rows = [{"t": t, "k": texts[t % 5], "x": texts[t * t % 5]} for t in range(200)]
+    window = s.group_by("k").window(tm.session(3))
+    query = window.agg(n=tm.count(), last=tm.last(col.x), different=tm.distinct_count(col.x))
+    with modes.forced(modes.PLAIN):
+        expected = query.run(rows)
+    with interpreter.as_for_users():
+        assert same(query.run(rows), expected)
