@@ -255,3 +255,30 @@ def test_had_one_object_of_json_with_the_rows_inside(tmp_path: Path) -> None:
     with pytest.raises(tm.UserError, match=r"tm.read\(pandas.read_json\(path\), time=...\)"):
         tm.read(path, time="t")
     assert tm.read(pd.read_json(path), time="t").run()["v"].to_pylist() == [3, 4]
+
+
+def test_had_a_column_in_later_files_of_a_glob_only(tmp_path: Path) -> None:
+    first = written(tmp_path, "1.csv", "t,a\n2026-01-01,1\n")
+    second = written(tmp_path, "2.csv", "t,a,b\n2026-01-02,2,5\n")
+    with pytest.raises(tm.UserError, match=r"2\.csv: expected the columns of .*1\.csv, got 'b' besides"):
+        tm.read(tmp_path / "*.csv", time="t")
+    chosen = tm.read(tmp_path / "*.csv", time="t", schema=tm.read(first, time="t").schema)
+    assert chosen.run()["a"].to_pylist() == [1, 2]
+    without = tm.read(first, time="t").select("a", b=tm.lit(None).cast("int64"))
+    both = without.union(tm.read(second, time="t", name="second"))
+    assert both.sort("t").run()["b"].to_pylist() == [None, 5]
+
+
+def test_had_signs_of_currency_and_percent_beside_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path, "a.csv", 't,price,share\n2026-01-01,"$1,250.50",15%\n')
+    rows = tm.read(path, time="t")
+    day = rows.window(tm.tumbling("1d"))
+    with pytest.raises(tm.UserError, match=r"\.replace\('\$', ''\) and \.replace\('%', ''\)"):
+        day.agg(x=tm.sum("price"))
+    with pytest.raises(tm.UserError, match=r"\.replace\('%', ''\)\.cast\('float64'\) / 100 reads it"):
+        day.agg(x=tm.sum(col.share.cast("float64"))).run()
+    with pytest.raises(tm.UserError, match=r"col\['price'\]\.replace\('\$', ''\)\.replace\(',', ''\)"):
+        tm.read(path, time="t", schema={"price": "float64"}).run()
+    price = col.price.replace("$", "").replace(",", "").cast("float64")
+    share = col.share.replace("%", "").cast("float64") / 100
+    assert rows.select(x=price * share).run()["x"].to_pylist() == [187.575]

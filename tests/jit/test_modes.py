@@ -167,3 +167,63 @@ def test_answers_are_those_of_compiled_kernels(name: str) -> None:
         patched.setattr(Kernel, "_ready", property(lambda kernel: None, _ignored), raising=False)
         plain = answer()
     assert len(compiled) > 0 and same(plain, compiled), (plain, compiled)
+
+
+def _cut(x: float) -> float:
+    return x if x < 15 else 15.0
+
+
+@pytest.mark.parametrize("how", ["function", "written anew", "aggregate"])
+def test_users_functions_are_compiled_in_the_background_like_all_others(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    added = {"function": 1, "written anew": 2, "aggregate": 3}[how]  # so that nothing was compiled before
+    s = tm.stream("s", time="t", schema={"t": "int64", "x": "float64"})
+    rows = [{"t": t, "x": float(t)} for t in range(40)]
+    window = s.window(tm.tumbling(10))
+    own = tm.aggregate(
+        "own", identity=lambda: 0.0, combine=lambda a, b: a + b, lower=lambda a: a,
+        lift=lambda x: _cut(x) + added if x > 2 else 0.0, returns="float64",
+    )  # fmt: skip
+
+    def query() -> tm.Query:
+        if how == "aggregate":
+            return window.agg(x=own(col.x))
+        return window.agg(x=tm.sum(tm.udf(lambda x: _cut(x) + added, returns="float64")(col.x)))
+
+    asked = query()
+    with interpreter.as_for_users():
+        first = asked.run(rows)
+        for _ in range(3):
+            assert (asked if how != "written anew" else query()).run(rows) == first
+            background.wait()
+        called: list[Any] = []
+        monkeypatch.setattr(modes, "postpone", lambda what, tell: called.append(what))
+        assert (asked if how != "written anew" else query()).run(rows) == first
+        assert not called
+
+
+def test_a_function_that_was_compiled_for_many_rows_runs_so_on_few() -> None:
+    s = tm.stream("s", time="t", schema={"t": "int64", "x": "float64"})
+    doubled = tm.udf(lambda x: _cut(x) + 7 if x > 1 else x, returns="float64")
+    query = s.select("t", x=doubled(col.x))
+    rows = [{"t": t, "x": float(t)} for t in range(40)]
+    with interpreter.as_for_users():
+        many = pa.table({"t": range(70_000), "x": [1.0] * 70_000})
+        assert query.run(many).num_rows == 70_000
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(modes, "postpone", lambda what, tell: pytest.fail("it runs row by row"))
+            assert query.run(rows)["x"].to_pylist()[:3] == [0.0, 1.0, 9.0]
+
+
+def test_text_that_repeats_has_the_same_answer_before_its_kernels_are_compiled() -> None:
+    s = tm.stream("s", time="t", schema={"t": "int64", "k": "string", "x": "string"})
+    texts = ["a", None, "bb", "", "longer than a word of eight bytes"]
+    rows = [{"t": t, "k": texts[t % 5], "x": texts[t * t % 5]} for t in range(200)]
+    window = s.group_by("k").window(tm.session(3))
+    query = window.agg(n=tm.count(), last=tm.last(col.x), different=tm.distinct_count(col.x))
+    with modes.forced(modes.PLAIN):
+        expected = query.run(rows)
+    with interpreter.as_for_users():
+        assert same(query.run(rows), expected)

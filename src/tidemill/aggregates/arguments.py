@@ -68,7 +68,10 @@ def check_arguments(aggregate: Aggregate, schema: Schema, time: str, *, step: st
         given = aggregate.given[position]
         kind = type_of(given, schema)
         if kind.kind in _NO_NUMBER or (kind.kind == "timestamp" and not entry.of_instants):
-            hint = "numbers in text: .cast('float64'), after .replace(',', '') of what is between thousands"
+            hint = (
+                "numbers in text: .cast('float64'), after .replace(',', '') of what is between thousands, "
+                ".replace('$', '') and .replace('%', '') of signs"
+            )
             raise UserError(
                 step, expected="a number", got=f"{given}, which is {kind!r}",
                 hint=hint if kind.kind == "string" else "",

@@ -20,9 +20,8 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import STRING, DataType
 from tidemill.expr.nodes import Call, Cast, Column, Literal, Node, Udf
 from tidemill.expr.typing import type_of
-from tidemill.jit import modes
 from tidemill.jit.kernel import any_kernel
-from tidemill.jit.user_functions import NOT_YET, refusal
+from tidemill.jit.user_functions import found_out_later, known, refusal
 
 Partial = list[str]
 
@@ -184,11 +183,11 @@ def lower(e: Emitter, result: Result, layout: Layout, states: dict[int, Partial]
 
 def compilable(part: StatePart) -> str:
     """Return why generated code cannot contain an algebra; empty if it can."""
-    return _compilable(part, modes.undecided())
+    return _compilable(part, known())
 
 
 @functools.lru_cache(maxsize=256)
-def _compilable(part: StatePart, few: bool) -> str:
+def _compilable(part: StatePart, of: int) -> str:
     algebra, form = part.part.algebra, part.form
     if not isinstance(algebra, Algebra) or form is None:
         return ""
@@ -200,8 +199,13 @@ def _compilable(part: StatePart, few: bool) -> str:
         return unwritable(nodes, Schema((*fields, *inputs)))
     if isinstance(form, ObjectForm):
         return form.reason
-    if few:
-        return NOT_YET
+    return _opaque_refusal(part)
+
+
+@found_out_later
+def _opaque_refusal(part: StatePart) -> str:
+    algebra, form = part.part.algebra, part.form
+    assert isinstance(algebra, Algebra) and isinstance(form, OpaqueForm)
     if STRING in (*part.types, *form.fields):
         return "a string is not a machine number"
     try:
@@ -241,20 +245,16 @@ def unwritable(nodes: tuple[Node, ...], schema: Schema) -> str:
     return ""
 
 
-def lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
-    """Return whether Numba can compile an opaque `lower` for states of these types."""
-    return not modes.undecided() and _lower_compilable(function, identities)
-
-
-@functools.lru_cache(maxsize=256)
-def _lower_compilable(function: Callable[..., Any], identities: tuple[Any, ...]) -> bool:
+@found_out_later
+def lower_refusal(function: Callable[..., Any], identities: tuple[Any, ...]) -> str:
+    """Return why Numba cannot compile an opaque `lower` for states of these types; empty if it can."""
     try:
         any_kernel(function).compiled(*identities)
     except ZeroDivisionError:
-        return True
+        return ""
     except Exception:  # Numba raises many kinds; the function then runs in Python
-        return False
-    return True
+        return "Numba cannot compile its lower function"
+    return ""
 
 
 def _sample(kind: DataType) -> Any:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from tidemill.aggregates.algebra import NamedLower
 from tidemill.aggregates.layout import Layout
 from tidemill.aggregates.values import functions
-from tidemill.codegen.algebra import compilable, lower_compilable, unwritable
+from tidemill.codegen.algebra import compilable, lower_refusal, unwritable
 from tidemill.core.schema import Schema
 from tidemill.expr.nodes import Node
+from tidemill.jit.user_functions import NOT_YET, postponed
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ def plan_states(layout: Layout, sliding: tuple[str, ...] = ()) -> StatePlan:
     by_rows = [index for index, how in enumerate(sliding) if how == "subtract_rows"]
     for index in layout.fixed:
         part = layout.parts[index]
-        if refusal(layout, index):
+        if why := refusal(layout, index):
+            if why == NOT_YET:
+                postponed(refusal, layout, index)
             folds = part.part.algebra.commutative and index not in by_rows
             if folds:
                 objects.append(index)
@@ -85,6 +88,6 @@ def refusal(layout: Layout, index: int) -> str:
             if not result.type.is_fixed:
                 return f"a {result.type!r} is not a machine number"
             identities = tuple(tuple(functions(layout.parts[p]).identity()) for p in result.parts)
-            if not lower_compilable(lower, identities):
-                return "Numba cannot compile its lower function"
+            if why := lower_refusal(lower, identities):
+                return why
     return ""

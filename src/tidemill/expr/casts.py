@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from tidemill.core.errors import UserError
@@ -62,9 +63,44 @@ def cast_value(value: Any, source: DataType, target: DataType, *, strict: bool) 
             "cast",
             expected=f"a {source!r} that fits {target!r}",
             got=repr(value),
-            hint="use cast(..., strict=False) to get null instead",
+            hint=_hint(value, target),
         )
     return result
+
+
+@dataclass(frozen=True)
+class Marked:
+    """What is beside a number in text, and the calls that take it away."""
+
+    marks: tuple[str, ...]
+    calls: str
+
+
+_MARKS = re.compile(r"\s*[+-]?\s*([$€£¥₹]?)\s*([+-]?[0-9][0-9.,]*)\s*([$€£¥₹%]?)\s*")
+
+
+def number_in(text: str, decimal: str = ".") -> Marked | None:
+    """Return how to read a number beside the sign of a currency or of percent; None if there is none.
+
+    >>> number_in("$1,250.50").calls, number_in("15 %").calls, number_in("15")
+    (".replace('$', '').replace(',', '').cast('float64')", ".replace('%', '').cast('float64') / 100", None)
+    """
+    found = _MARKS.fullmatch(text)
+    if found is None or not (found[1] or found[3]):
+        return None
+    marks = [mark for mark in (found[1], found[3]) if mark]
+    between = "." if decimal == "," else ","
+    besides = (*marks, between) if between in found[2] else marks
+    gone = "".join(f".replace({mark!r}, '')" for mark in besides)
+    point = ".replace(',', '.')" if decimal == "," and "," in found[2] else ""
+    return Marked(tuple(marks), f"{gone}{point}.cast('float64')" + " / 100" * ("%" in marks))
+
+
+def _hint(value: Any, target: DataType) -> str:
+    hint = "use cast(..., strict=False) to get null instead"
+    if isinstance(value, str) and target in (INT64, FLOAT64) and (read := number_in(value)):
+        return f"{read.calls} reads it; {hint}"
+    return hint
 
 
 def _cast(value: Any, source: DataType, target: DataType) -> Any:

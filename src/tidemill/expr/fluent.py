@@ -34,6 +34,26 @@ Scalar = Union[None, bool, int, float, str, date, timedelta]
 Operand = Union["Arithmetic", Scalar]
 
 
+_UFUNCS = {
+    "absolute": "abs", "fabs": "abs", "sign": "sign", "floor": "floor", "ceil": "ceil", "sqrt": "sqrt",
+    "exp": "exp", "log": "log", "log2": "log2", "log10": "log10", "isnan": "is_nan", "negative": "neg",
+    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+    "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "float_power": "pow",
+    "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "equal": "eq",
+    "not_equal": "ne", "logical_not": "not", "logical_and": "and", "logical_or": "or", "invert": "not",
+    "bitwise_and": "and", "bitwise_or": "or",
+}  # fmt: skip
+"""Functions of NumPy by name, and ours of the same meaning."""
+_INSTEAD = {
+    "rint": "write .round(), which rounds half away from zero",
+    "square": "write x * x", "cbrt": "write .pow(1 / 3)", "log1p": "write (1 + x).log()",
+    "expm1": "write x.exp() - 1", "reciprocal": "write 1 / x",
+    "minimum": "write tm.least(…), which skips nulls", "maximum": "write tm.greatest(…), which skips nulls",
+    "fmin": "write tm.least(…), which skips nulls", "fmax": "write tm.greatest(…), which skips nulls",
+    "add.reduce": "write tm.sum(…) in .agg(…)", "minimum.reduce": "write tm.min(…) in .agg(…)",
+    "maximum.reduce": "write tm.max(…) in .agg(…)",
+}  # fmt: skip
+
 _RECORDING: ContextVar[bool] = ContextVar("recording", default=False)
 
 
@@ -54,12 +74,31 @@ class Arithmetic:
     """
 
     __slots__ = ()
-    __array_ufunc__ = None
 
     @property
     def node(self) -> Node:
         """The expression as a frozen tree."""
         raise NotImplementedError
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Expr:
+        """NumPy's functions of numbers, such as `np.log(col.v)`, where there is one of ours.
+
+        >>> import numpy as np
+        >>> np.log(col.v) + np.float64(2) * col.w
+        (log(col.v) + (2.0 * col.w))
+        """
+        ours = _UFUNCS.get(ufunc.__name__)
+        if ours is None or method != "__call__" or options:
+            name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+            how = "with options " if options and ours else ""
+            raise UserError(
+                "expression", f"np.{name} {how}cannot see the values of {self.node}",
+                hint=_INSTEAD.get(name) or "write it with methods of expressions, such as .round() and "
+                f".log(), or call it in a function: tm.udf(lambda x: np.{name}(x), returns='float64')",
+            )  # fmt: skip
+        if ours in ("and", "or"):
+            return Expr(Call(ours, tuple(condition(one, step=f"np.{ufunc.__name__}") for one in inputs)))
+        return call(ours, *map(_value, inputs))
 
     def __bool__(self) -> bool:
         raise UserError(
@@ -467,7 +506,7 @@ def lit(value: Scalar) -> Expr:
     for kind, dtype in ((bool, BOOL), (int, INT64), (float, FLOAT64), (str, STRING)):
         if isinstance(value, kind):
             return Expr(Literal(kind(value), dtype))
-    if hasattr(value, "item"):  # a NumPy scalar
+    if hasattr(value, "item") and not getattr(value, "shape", ()):  # a NumPy scalar
         return lit(value.item())
     raise UserError(
         "literal", expected="a bool, int, float, str, datetime, date, timedelta or None",

@@ -21,7 +21,13 @@ from tidemill.io.chunks import readable_at
 from tidemill.io.data import Data, is_spark, quoted
 from tidemill.io.files import described, files_at
 from tidemill.io.found_text import FoundText, find_csv
-from tidemill.io.schemas import file_schema, schema_of_frame, usable, with_key_columns
+from tidemill.io.schemas import (
+    columns_of_file,
+    file_schema,
+    schema_of_frame,
+    usable,
+    with_key_columns,
+)
 from tidemill.io.sources import is_instance, open_source
 from tidemill.io.stored_files import StoredFile
 from tidemill.io.text_errors import skip_to
@@ -66,6 +72,10 @@ class Found:
     """Options by which ints in the time columns would be instants of our time, where nothing is said."""
 
 
+_LOOKED_AT = 1000
+"""So many files of a directory or glob are looked at before a query reads them."""
+
+
 def find(value: Any, asked: Asked, *, step: str) -> Found:
     """Find the columns of data, and how its times are written.
 
@@ -88,6 +98,8 @@ def find(value: Any, asked: Asked, *, step: str) -> Found:
             else:
                 held = file_schema(files[0], kind)
             held = with_key_columns(held, files)
+        if held.names and (asked.schema is None or isinstance(asked.schema, Mapping)):
+            _check_later_files(held.names, files, kind, form, step)
     else:
         about = _about(value)
         value = _kept(value, step)
@@ -296,6 +308,23 @@ def _instead_of(value: Any) -> str:
     if isinstance(value, Sequence) or hasattr(value, "__array__"):
         return "pandas.DataFrame(rows, columns=[...]) gives its columns names"
     return ""
+
+
+def _check_later_files(
+    names: Sequence[str], files: Sequence[StoredFile], kind: str, form: TextForm, step: str
+) -> None:
+    """Refuse a file with a column that the first file has not: nobody would see that it is left out."""
+    for file in files[1:_LOOKED_AT]:
+        with readable_at(f"{step}, file {file}"):
+            own = columns_of_file(file, kind, form)
+        if more := [name for name in own if name not in names]:
+            raise UserError(
+                f"{step}, file {file}", expected=f"the columns of the first file, {files[0]}",
+                got=f"{', '.join(map(repr, more))} besides",
+                hint="read files with the same columns together, and put the streams together with "
+                ".select(…) and .union(…); "
+                f"schema=tm.read({str(files[0])!r}, …).schema reads the columns of the first file only",
+            )  # fmt: skip
 
 
 def _check_first_line(time: str, file: StoredFile, form: TextForm, found: Schema, step: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidemill.core.errors import UserError
 from tidemill.core.schema import Schema
 from tidemill.core.schema import schema as read_schema
+from tidemill.core.text_form import TextForm
 from tidemill.core.types import from_arrow
 from tidemill.io.chunks import readable_at
 from tidemill.io.data import is_spark
@@ -20,6 +21,8 @@ from tidemill.io.files import files_at
 from tidemill.io.found_text import find_csv, find_json, type_of_text
 from tidemill.io.sources import is_instance
 from tidemill.io.stored_files import StoredFile
+from tidemill.io.text import csv_columns
+from tidemill.io.text_files import delimiter_of, is_blank
 
 
 def declared(value: Any, *, step: str) -> Any:
@@ -78,6 +81,15 @@ def with_key_columns(found: pa.Schema, files: Sequence[StoredFile]) -> pa.Schema
         if name not in found.names:
             found = found.append(pa.field(name, type_of_text(pa.array(texts, pa.string()))))
     return found
+
+
+def columns_of_file(file: StoredFile, kind: str, form: TextForm) -> list[str]:
+    """Return the columns that a file names, not those that its rows name, as in JSON."""
+    if kind == "JSON lines" or (kind == "CSV" and is_blank(file)):
+        return []
+    if kind == "CSV":
+        return csv_columns(file, delimiter_of(file, form), form)
+    return list(file_schema(file, kind).names)
 
 
 def file_schema(file: StoredFile, kind: str) -> pa.Schema:

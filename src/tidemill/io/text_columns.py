@@ -10,6 +10,7 @@ from tidemill.core.errors import UserError
 from tidemill.core.text_form import NULLS
 from tidemill.core.time_reading import likely_unit, option_for
 from tidemill.core.types import DURATION, FLOAT64, INT64, STRING, TIMESTAMP, DataType, to_arrow
+from tidemill.expr.casts import number_in
 from tidemill.plan.nodes import Source
 
 
@@ -129,6 +130,8 @@ def _hint(value: str, name: str, kind: DataType, source: Source) -> str:
         return f"unit={unit!r} reads it" if unit else option_for(plain, source.reading.tz)
     if spelled := _thousands(plain, name, source.text.decimal):
         return spelled
+    if marked := _marked(plain, name, source.text.decimal):
+        return marked
     for other, said in ((FLOAT64, "float64"), (INT64, "int64")):
         if other != kind and _is(plain, other):
             return f"declare the column as {said}: schema={{{name!r}: {said!r}}}"
@@ -161,6 +164,19 @@ col['v'].replace(',', '').cast('float64'); decimal=',' if ',' is the decimal sig
             said = f"read as text, with {mark!r} between thousands: {said}"
             return f"{said}; decimal={mark!r} if {mark!r} is the decimal sign" if once else said
     return ""
+
+
+def _marked(text: str, name: str, decimal: str) -> str:
+    """Return how to read a number with the sign of a currency or of percent; empty if it is none.
+
+    >>> _marked("$1.50", "v", ".")
+    "read as text, with '$': schema={'v': 'string'}, then col['v'].replace('$', '').cast('float64')"
+    """
+    taken = number_in(text, decimal)
+    if not taken:
+        return ""
+    marks = " and ".join(map(repr, taken.marks))
+    return f"read as text, with {marks}: schema={{{name!r}: 'string'}}, then col[{name!r}]{taken.calls}"
 
 
 def _is(text: str, kind: DataType) -> bool:

@@ -12,6 +12,8 @@ import contextlib
 import os
 import queue
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,11 @@ PATIENCE = 0.5
 """Seconds that plain kernels take together before the first one is compiled."""
 
 _taken = 0.0
-_waiting: queue.SimpleQueue[tuple[Any, tuple[Any, ...]] | None] = queue.SimpleQueue()
-_queued: set[tuple[int, tuple[Any, ...]]] = set()
+_waiting: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
+_queued: set[Any] = set()
+_postponed: dict[Any, int] = {}
+"""For each question that queries could not wait for, how many queries."""
+_MOST = 512
 _compiling = threading.Lock()
 _ending = threading.Event()
 _thread: threading.Thread | None = None
@@ -40,7 +45,25 @@ def ran(kernel: Any, args: tuple[Any, ...], seconds: float) -> None:
     if signature not in _queued:
         _queued.add(signature)
         _start()
-        _waiting.put((kernel, like))
+        _waiting.put(partial(kernel.compile_like, like))
+
+
+def postponed(question: tuple[Callable[..., Any], tuple[Any, ...]], seconds: float) -> None:
+    """A query took so long in which a function of a user ran as plain Python.
+
+    The answer to the question, asked here, says whether that can be compiled.
+    """
+    global _taken
+    _taken += seconds
+    before = _postponed.get(question, 0)
+    if len(_postponed) > _MOST:
+        _postponed.clear()
+    _postponed[question] = before + 1
+    if before and _taken >= PATIENCE and question not in _queued:
+        _queued.add(question)
+        _start()
+        ask, args = question
+        _waiting.put(partial(ask, *args))
 
 
 def _like(value: Any) -> Any:
@@ -68,27 +91,20 @@ def _start() -> None:
 
 
 def _work() -> None:
-    while (item := _waiting.get()) is not None:
-        kernel, like = item
+    while (compile := _waiting.get()) is not None:
         with _compiling:
             if _ending.is_set():
                 return
             # What cannot be compiled goes on as plain Python; on many rows the caller gets the error.
             with contextlib.suppress(Exception):
-                kernel.compile_like(like)
+                compile()
 
 
 def wait() -> None:
     """Wait until everything that is queued is compiled."""
     done = threading.Event()
-
-    class _Mark:
-        @staticmethod
-        def compile_like(like: Any) -> None:
-            done.set()
-
     if _thread is not None:
-        _waiting.put((_Mark, ()))
+        _waiting.put(done.set)
         done.wait()
 
 

@@ -112,6 +112,11 @@ class Kernel:
         return found
 
 
+def slow(kernel: Any) -> bool:
+    """Return whether a kernel runs as plain Python here as nobody has compiled it: give it little to do."""
+    return isinstance(kernel, Kernel) and kernel._ready is None and modes.undecided()
+
+
 def _in_python(args: tuple[Any, ...]) -> bool:
     """Return whether a kernel that is not compiled for such arguments runs as plain Python."""
     if modes.mode == modes.PLAIN:

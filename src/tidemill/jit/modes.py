@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidemill.core.errors import UserError
 
@@ -41,6 +41,7 @@ mode = _of_environment()
 class _OfThread(threading.local):
     few = False
     seconds = SECONDS
+    postponed: dict[Any, Callable[[Any, float], None]] | None = None
 
 
 _here = _OfThread()
@@ -72,25 +73,39 @@ def spend(seconds: float) -> None:
     _here.seconds -= seconds
 
 
+def postpone(what: Any, tell: Callable[[Any, float], None]) -> None:
+    """Call a function when the query that this thread works on is over, with the seconds that it took.
+
+    Those in plain kernels, which are counted where they are spent, are left out.
+    """
+    if _here.postponed is not None:
+        _here.postponed[what] = tell
+
+
 def on_few_rows(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the same items; while they are made, kernels may run as plain Python."""
-    left = SECONDS
+    left, taken = SECONDS, 0.0
+    postponed: dict[Any, Callable[[Any, float], None]] = {}
     iterator = iter(items)
     try:
         while True:
-            before = _here.few, _here.seconds
-            _here.few, _here.seconds = True, left
+            before = _here.few, _here.seconds, _here.postponed
+            _here.few, _here.seconds, _here.postponed = True, left, postponed
+            begin = now()
             try:
                 item = next(iterator)
             except StopIteration:
                 return
             finally:
                 left = _here.seconds
-                _here.few, _here.seconds = before
+                taken += now() - begin
+                _here.few, _here.seconds, _here.postponed = before
             yield item
     finally:
         if isinstance(iterator, Generator):
             iterator.close()
+        for what, tell in postponed.items():
+            tell(what, max(0.0, taken - (SECONDS - left)) / len(postponed))
 
 
 def now() -> float:

@@ -501,14 +501,20 @@ def _ranked(
     by = keys[1][rows]
     # Integers are turned round by ~, which never overflows; the last key of `lexsort` is the first.
     best = [window, ~keys[0][rows], by if least else ~by]
-    order = np.lexsort([*(~key[rows] for key in keys[:1:-1]), *best[::-1]])
+    order = np.lexsort([key for key in best[:0:-1] if len(key) and key.min() < key.max()] + [window])
+    # Other columns decide among equals only, so that few rows are sorted by them.
     place = np.arange(len(order)) - np.repeat(starts, sizes)
-    if ties:
-        _, flag, value = (column[order] for column in best)
-        new = (place == 0) | (flag != np.roll(flag, 1)) | (value != np.roll(value, 1))
-        place = place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))]
-    chosen = place < k
-    return rows[order[chosen]], np.bincount(window[order[chosen]], minlength=len(low))
+    _, flag, value = (column[order] for column in best)
+    new = (place == 0) | (flag != np.roll(flag, 1)) | (value != np.roll(value, 1))
+    order = order[place[np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))] < k]
+    some = rows[order]
+    within = np.lexsort([*(~key[some] for key in keys[:1:-1]), *(key[order] for key in best[::-1])])
+    chosen = order[within]
+    counts = np.bincount(window[chosen], minlength=len(low))
+    if not ties:
+        chosen = chosen[np.arange(len(chosen)) - np.repeat(np.cumsum(counts) - counts, counts) < k]
+        counts = np.minimum(counts, k)
+    return rows[chosen], counts
 
 
 _LOWER: dict[str, Callable[..., Lowered]] = {

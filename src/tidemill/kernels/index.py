@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.jit.intrinsics import address_of, copy_bytes
-from tidemill.jit.kernel import kernel
-from tidemill.kernels.arrow import enlarged, validity
+from tidemill.jit.kernel import kernel, slow
+from tidemill.kernels.arrow import enlarged, validity, values
 from tidemill.kernels.byte_words import hash_bytes, padded, same_bytes
 from tidemill.kernels.functions import hash_slot
 from tidemill.kernels.memory import empty
@@ -336,6 +336,8 @@ class IntIndex:
 
 
 _ID = np.int64(0xFFFFFFFF)
+_FEW = 64
+"""Arrow finds the different ones of more strings, where a loop in Python would look at each."""
 
 
 @kernel
@@ -421,6 +423,12 @@ class StringIndex:
         if n == 0 or offsets_buffer is None:
             out.fill(-1)
             return out
+        if n > _FEW and slow(_encode_strings):
+            texts = array.dictionary_encode()
+            if 2 * len(texts.dictionary) < n:
+                ids = np.append(self.encode(texts.dictionary, add=add), -1)
+                out[...] = ids[values(texts.indices.fill_null(len(ids) - 1))]
+                return out
         offsets = np.frombuffer(offsets_buffer, dtype=np.int32)[array.offset : array.offset + n + 1]
         data = padded(np.frombuffer(data_buffer or b"", dtype=np.uint8))
         valid = validity(array)

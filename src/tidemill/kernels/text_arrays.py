@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidemill.jit.intrinsics import address_of, copy_bytes
-from tidemill.jit.kernel import kernel
+from tidemill.jit.kernel import kernel, slow
 from tidemill.kernels.functions import text_at
 from tidemill.kernels.memory import empty
 
@@ -17,6 +17,7 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 MOST = (1 << 31) - 1
 """The bytes that an array of strings can have."""
+_FEW = 64
 
 
 @kernel
@@ -45,6 +46,10 @@ def _copy(ids: Ints, texts: Any, offsets: Any, out: Any) -> None:
 def strings(ids: Ints, table: Ints) -> pa.Array:
     """Return texts by id; negative ids are null. `table` has the place of each source (`kernels.texts`)."""
     ids = np.ascontiguousarray(ids)
+    if len(ids) > _FEW and slow(_copy):  # a loop in Python
+        some, at = np.unique(ids, return_inverse=True)
+        if 2 * len(some) < len(ids):
+            return strings(some, table).take(pa.array(at))
     offsets = empty(len(ids) + 1, np.int32)
     size = _measure(ids, table, offsets)
     if size > MOST:

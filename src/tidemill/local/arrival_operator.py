@@ -33,6 +33,10 @@ class ArrivalOperator(IntervalOperator):
         self._came = self._left = 0
         """How many rows came since old ones were last looked for, and how many were left then."""
 
+    @property
+    def on_arrival(self) -> bool:
+        return True
+
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         check_lifetimes(self.inputs[port], batch)
         if not batch.num_rows:

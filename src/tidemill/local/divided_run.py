@@ -23,15 +23,15 @@ from tidemill.io.chunks import Chunk, step_of
 from tidemill.kernels.row_batches import shared_out
 from tidemill.kernels.shards import shares_of
 from tidemill.local.graph import Graph
-from tidemill.local.lookup_operator import looks_up
 from tidemill.local.run_graph import run_graph
 from tidemill.local.stage_runner import StageRunner, stage_runner
-from tidemill.local.temporal import threadsafe
+from tidemill.local.thread_safety import threadsafe
 from tidemill.local.tuning import Tuning
 from tidemill.local.turns import in_turn
 from tidemill.plan.division import Division, division
 from tidemill.plan.intervals import IntervalJoin
 from tidemill.plan.nodes import Filter, Plan, Project, Source, leaves_of
+from tidemill.plan.properties import looks_up
 from tidemill.plan.stages import stage_of
 from tidemill.plan.temporal import Cut, Edges, Join, Lifetime, Temporal, Unnest
 

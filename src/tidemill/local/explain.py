@@ -17,11 +17,10 @@ from tidemill.local.divided_run import parts_of
 from tidemill.local.edge_sweep import sweeps
 from tidemill.local.expressions import compiles, row_by_row
 from tidemill.local.indexed_operator import indexed
-from tidemill.local.last_range import aggregate_of_copies, slides_over_another
-from tidemill.local.lookup_operator import looks_up
+from tidemill.local.last_range import aggregate_of_copies
 from tidemill.local.range_values import RangeValues
 from tidemill.local.snapshot_values import SnapshotValues
-from tidemill.local.window_operator import fuses
+from tidemill.local.window_plan import fuses
 from tidemill.optimize.choices import choices_of
 from tidemill.optimize.optimizer import with_wheels
 from tidemill.plan.as_of import as_of, until_next
@@ -29,7 +28,7 @@ from tidemill.plan.faults import check_inputs
 from tidemill.plan.intervals import IntervalAggregate, IntervalJoin, copied, kept_rows
 from tidemill.plan.nodes import Plan, Source, WheelWindows, WindowAggregate
 from tidemill.plan.physical import Panes
-from tidemill.plan.properties import properties
+from tidemill.plan.properties import looks_up, properties, slides_over_another
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.plan.steps import describe as describe_plan
 from tidemill.plan.temporal import (

@@ -35,8 +35,7 @@ from tidemill.expr.nodes import (
     udf_name,
 )  # fmt: skip
 from tidemill.expr.typing import type_of
-from tidemill.jit import modes
-from tidemill.jit.user_functions import refusal
+from tidemill.jit.user_functions import known, refusal, runs_in_python
 from tidemill.kernels.arrow import allocate, build, validity, values
 from tidemill.kernels.strings import call, cast
 
@@ -76,7 +75,7 @@ class Expressions:
     def __init__(self, nodes: Sequence[Node], schema: Schema, *, levels: int = LEVELS) -> None:
         self._source, self._levels = schema, levels
         # For few rows, users' functions are not compiled, so they are apart from the loop.
-        self.nodes, self._columns = _divided(tuple(nodes), schema, levels, modes.undecided())
+        self.nodes, self._columns = _divided(tuple(nodes), schema, levels, known())
         self.schema = Schema(tuple((name, type_of(node, schema)) for node, name in self._columns.items()))
         self._texts = {name for name, kind in self.schema.fields if kind.kind == "string"}
         self._places = Places([node.name for node in self._columns if isinstance(node, Column)])
@@ -152,7 +151,7 @@ class Expressions:
 
 @functools.lru_cache(maxsize=512)
 def _divided(
-    nodes: tuple[Node, ...], schema: Schema, levels: int, few: bool
+    nodes: tuple[Node, ...], schema: Schema, levels: int, of: int
 ) -> tuple[tuple[Node, ...], dict[Node, str]]:
     """Return what a loop computes of expressions, and the columns that are computed before it, by name."""
     columns: dict[Node, str] = {}
@@ -225,6 +224,8 @@ def _eagerly(root: Node, batch: pa.RecordBatch, schema: Schema, levels: int) -> 
 
     def computed(node: Node, args: list[Any]) -> Any:
         if isinstance(node, Udf):
+            types = tuple(type_of(a, schema) for a in node.args)
+            runs_in_python(node.function, types, node.returns)
             return _called(node, [column(a) for a in args], batch.num_rows)
         if isinstance(node, Cast):
             return cast(column(args[0]), type_of(node.arg, schema), node.to, node.strict)

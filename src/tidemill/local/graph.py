@@ -11,26 +11,20 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from tidemill.core.errors import UserError
 from tidemill.core.time import BEGINNING, FOREVER
-from tidemill.local.arrival_operator import ArrivalOperator
 from tidemill.local.attributes import Attribute
-from tidemill.local.group_operator import GroupOperator
-from tidemill.local.last_range import LastRangeOperator, slides_over_another
-from tidemill.local.lifetime_operator import RowOperator
-from tidemill.local.lookup_operator import looks_up
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.spray import Chain, Spray, Stateless
 from tidemill.local.stage_operator import StageOperator
 from tidemill.local.stage_runner import StageRunner
 from tidemill.local.table_stages import stage_over
-from tidemill.local.temporal import temporal_operator
 from tidemill.local.tuning import DEFAULT, Tuning
 from tidemill.local.union import UnionOperator
-from tidemill.local.window_operator import WindowOperator
 from tidemill.optimize.choices import with_choices
 from tidemill.plan.arrival import base_streams, probe_streams
 from tidemill.plan.as_of import inputs_of
@@ -47,9 +41,12 @@ from tidemill.plan.nodes import (
     leaves_of,
     require_known,
 )  # fmt: skip
-from tidemill.plan.properties import properties
+from tidemill.plan.properties import looks_up, properties, slides_over_another
 from tidemill.plan.sharing import used_often
 from tidemill.plan.temporal import ALWAYS, Cut, Join, Temporal
+
+if TYPE_CHECKING:
+    from tidemill.local.arrival_operator import ArrivalOperator
 
 _Calls = dict[int, list[Callable[[], Iterable[pa.RecordBatch]]]]
 """Calls of operators, by the `id` of their steps."""
@@ -152,6 +149,8 @@ class Graph:
         if isinstance(plan, Union):
             return UnionOperator(plan), plan.inputs
         if isinstance(plan, Temporal):
+            from tidemill.local.temporal import temporal_operator
+
             made = temporal_operator(
                 plan, self._tuning, lanes=self._lanes, pool=self._pool, keep_late=self._keep_late,
                 lenient=self._lenient, ahead=self._go_ahead, on_arrival=self._on_arrival,
@@ -159,10 +158,16 @@ class Graph:
             )  # fmt: skip
             return made, inputs_of(plan)
         if isinstance(plan, WindowAggregate):
+            from tidemill.local.window_operator import WindowOperator
+
             stage = stage_over(plan.input, self._shared, self._shared)
             if self._go_ahead and plan.group_keys and _groups_table(plan):
+                from tidemill.local.group_operator import GroupOperator
+
                 return GroupOperator(plan, stage, self._threads, self._tuning), (stage.base,)
             if slides_over_another(plan):
+                from tidemill.local.last_range import LastRangeOperator
+
                 return LastRangeOperator(plan, stage, self._tuning, keep_late=self._keep_late), (stage.base,)
             # An aggregate that feeds another must pass on its watermark, which lanes on threads do not know.
             # That of a table is only known at its end.
@@ -211,10 +216,10 @@ class Graph:
             for reader, port in step.readers:
                 if not self._gives_results(reader, port):
                     continue
-                if isinstance(reader.operator, ArrivalOperator):
+                if reader.operator.on_arrival:
                     waiting.setdefault(id(reader), []).append(rows)
                     continue
-                if not isinstance(reader.operator, (StageOperator, RowOperator, UnionOperator)):
+                if reader.operator.keeps_rows:
                     raise UserError(
                         "lookup", expected="interval joins, and steps that look at each row alone",
                         got=f"the step {reader.name}, which keeps rows",
@@ -226,14 +231,13 @@ class Graph:
         passed_on(self._from[stream], batch)
         for step in self.steps:  # a join that reads another one comes after it
             for rows in waiting.get(id(step), ()):
-                assert isinstance(step.operator, ArrivalOperator)
-                for out in step.operator.looked_up(rows):
+                for out in cast("ArrivalOperator", step.operator).looked_up(rows):
                     passed_on(step, out)
         return found
 
     def _gives_results(self, step: OperatorStep, port: int) -> bool:
         """Return whether rows that come to a port become rows of the result; probe rows do not."""
-        if port == 1 and isinstance(step.operator, ArrivalOperator):
+        if port == 1 and step.operator.on_arrival:
             return False
         return step is self._last or any(self._gives_results(*reader) for reader in step.readers)
 
@@ -242,8 +246,7 @@ class Graph:
         if late != self._expects_late:
             self._expects_late = late
             for step in self.steps:
-                if isinstance(step.operator, WindowOperator):
-                    step.operator.watch = late
+                step.operator.expect_late(late)
 
     @property
     def wants_advance(self) -> bool:
@@ -330,7 +333,7 @@ class Graph:
             return (batch,)
         found: list[pa.RecordBatch] = []
         for reader, port in step.readers:
-            if port == 0 and self._on_arrival is not None and isinstance(reader.operator, ArrivalOperator):
+            if port == 0 and self._on_arrival is not None and reader.operator.on_arrival:
                 self._asking[self._number[id(reader)]].append(batch)
                 continue
             if self._spray is not None and (chain := _chain(reader, port)) is not None:
@@ -406,8 +409,7 @@ class Graph:
     @property
     def before_start(self) -> int:
         """The number of rows in no window because they lie before the start of all windows."""
-        operators = [s.operator for s in self.steps]
-        return sum(o.before_start for o in operators if isinstance(o, WindowOperator))
+        return sum(step.operator.before_start for step in self.steps)
 
     def late(self) -> dict[str, pa.Table]:
         """Return the late rows so far, by the name of the step for which they were late."""

@@ -75,8 +75,8 @@ class Lane:
     """The state of a window aggregate for some of its keys."""
 
     def __init__(
-        self, plan: WindowAggregate, choices: WindowChoices, layout: Layout, parts: StatePlan,
-        keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT, gap: int | None = None,
+        self, plan: WindowAggregate, choices: WindowChoices, results: Results, layout: Layout,
+        parts: StatePlan, keys: KeyIndex, share: Share, tuning: Tuning = DEFAULT, gap: int | None = None,
     ) -> None:  # fmt: skip
         self.plan, self._parts, self._panes = plan, parts, choices.panes
         self._keys, self._share, self._tuning = keys, share, tuning
@@ -89,8 +89,7 @@ class Lane:
         self.reach = None if None in reaches else max(r for r in reaches if r is not None)
         """The number of panes that the longest window covers, or None if it is not known."""
         self.store = PaneStore(plan, choices.panes, layout, parts, self.reach, share.lanes, tuning, gap)
-        sliding = (*choices.sliding, *("merge",) * (len(layout.parts) - len(choices.sliding)))
-        self._results = Results(layout, parts, sliding)
+        self._results = results
         self._arrow = plan.schema.to_arrow()
         self._numbers = np.empty(0, dtype=np.uint32)
         self._retained = 0

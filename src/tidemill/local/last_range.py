@@ -47,6 +47,7 @@ from tidemill.plan.nodes import (
     Source,
     WindowAggregate,
 )
+from tidemill.plan.properties import slides_over_another
 from tidemill.plan.stages import Stage, stage_of
 from tidemill.windows.spec import LastRange, tumbling
 
@@ -61,11 +62,6 @@ _COPIES = 1 << 20
 """Rows to copy at once, at most; a window that has more is copied whole."""
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _FORMAT = 1
-
-
-def slides_over_another(plan: WindowAggregate) -> bool:
-    """Return whether windows range over one attribute and slide over another."""
-    return isinstance(plan.windows[0].spec, LastRange)
 
 
 def operator_of(plan: WindowAggregate) -> Operator:

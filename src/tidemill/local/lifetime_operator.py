@@ -51,6 +51,10 @@ class RowOperator(Operator):
         return None if found is None or self.move is None else (found, self.move.of(below))
 
     @property
+    def keeps_rows(self) -> bool:
+        return False
+
+    @property
     def _outputs(self) -> tuple[tuple[str, Node], ...]:
         """What the columns of results are, where they are those of the input."""
         raise NotImplementedError

@@ -38,16 +38,6 @@ from tidemill.plan.properties import properties
 from tidemill.plan.temporal import ALWAYS_START, LEFT, Cut, Join, sided
 
 
-def looks_up(plan: Join | Cut) -> bool:
-    """Return whether the right side is a table, and rows of the left side have at most its columns added."""
-    return properties(plan.right).everlasting and plan.kind in (
-        "inner",
-        "left",
-        "exists",
-        "not_exists",
-    )
-
-
 class LookupOperator(TemporalOperator):
     """Keeps the table, and the rows of the stream that came before it was complete."""
 

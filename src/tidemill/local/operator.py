@@ -116,6 +116,24 @@ class Operator(ABC):
     def settle(self) -> None:  # noqa: B027  (most operators have nothing to combine)
         """Make the state smaller, if it is large and can be, without results."""
 
+    def expect_late(self, late: bool) -> None:  # noqa: B027  (most operators always look for them)
+        """Say whether rows to come may be below their watermarks."""
+
+    @property
+    def before_start(self) -> int:
+        """The number of rows in no window because they lie before the start of all windows."""
+        return 0
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether the results of a row depend on others."""
+        return True
+
+    @property
+    def on_arrival(self) -> bool:
+        """Whether rows of port 0 are answered when they come."""
+        return False
+
     def late(self) -> pa.Table | None:
         """Return the late rows so far, unchanged; None if no row can be late for this operator."""
         return None

@@ -23,6 +23,10 @@ class StageOperator(Operator):
         self._outputs = stage.outputs
         self._promised = Limits()
 
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         out = self.runner.run(batch)
         return (out,) if out.num_rows else ()

@@ -17,7 +17,7 @@ from tidemill.core.schema import Schema
 from tidemill.core.types import to_arrow
 from tidemill.expr.nodes import Column, Literal, Node, columns_of
 from tidemill.expr.typing import type_of
-from tidemill.jit import modes
+from tidemill.jit.user_functions import known
 from tidemill.kernels.arrow import allocate, build
 from tidemill.kernels.memory import empty
 from tidemill.kernels.substrings import taken
@@ -147,12 +147,12 @@ def stage_runner(
     predicates: tuple[Node, ...], outputs: tuple[tuple[str, Node], ...], schema: Schema
 ) -> StageRunner:
     """Return a runner, used before if there is one: to plan a stage takes a third of a millisecond."""
-    return _stage_runner(predicates, outputs, schema, modes.undecided())
+    return _stage_runner(predicates, outputs, schema, known())
 
 
 @functools.lru_cache(maxsize=128)
 def _stage_runner(
-    predicates: tuple[Node, ...], outputs: tuple[tuple[str, Node], ...], schema: Schema, few: bool
+    predicates: tuple[Node, ...], outputs: tuple[tuple[str, Node], ...], schema: Schema, of: int
 ) -> StageRunner:
     return StageRunner(predicates, outputs, schema)
 

@@ -20,6 +20,10 @@ class UnionOperator(Operator):
         self.ports = len(plan.inputs)
         self._marks = Watermarks(self.ports)
 
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
     def push(self, port: int, batch: pa.RecordBatch) -> Sequence[pa.RecordBatch]:
         return (batch,)
 

@@ -22,47 +22,37 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidemill.aggregates.basic import any as any_of
-from tidemill.aggregates.basic import count
-from tidemill.aggregates.basic import max as greatest
-from tidemill.aggregates.layout import Layout, layout
-from tidemill.codegen.state_plan import StatePlan, plan_states
 from tidemill.core.errors import UserError
-from tidemill.core.schema import Schema
 from tidemill.core.time import BEGINNING, FARTHEST, FOREVER
-from tidemill.core.types import INT64, to_arrow
-from tidemill.expr.fluent import Expr
-from tidemill.expr.nodes import Column, Node
-from tidemill.expr.typing import resolve
+from tidemill.core.types import to_arrow
+from tidemill.expr.nodes import Column
 from tidemill.kernels.arrow import validity, values
 from tidemill.kernels.keys import KeyIndex
 from tidemill.kernels.memory import empty
-from tidemill.local.attributes import Attribute, attribute_of
+from tidemill.local.attributes import Attribute
 from tidemill.local.changes import ChangedPartials, more_of
-from tidemill.local.collector import Collector, Prepared, RowLoop
+from tidemill.local.collector import Collector, Prepared
 from tidemill.local.lane_threads import Done, LaneThreads
 from tidemill.local.lanes import Lane, Share
-from tidemill.local.last_rows import TICKS
 from tidemill.local.late_rows import LateRows
 from tidemill.local.limits import Ints, Limits
 from tidemill.local.operator import Operator, Snapshot
 from tidemill.local.pane_store import PaneStore
-from tidemill.local.row_numbers import ROW, RowNumbers
+from tidemill.local.row_numbers import RowNumbers
 from tidemill.local.snapshot import column, limits_of, limits_table, numbers, tables
 from tidemill.local.sorted_rows import in_order
-from tidemill.local.stage_runner import StageRunner, stage_runner
+from tidemill.local.stage_runner import StageRunner
 from tidemill.local.tuning import DEFAULT, Tuning
-from tidemill.local.window_gaps import has_gaps
-from tidemill.local.window_slides import ROWS, Progress, ends_name
-from tidemill.optimize.choices import choices_of, with_choices
-from tidemill.optimize.share_panes import share_panes
+from tidemill.local.window_plan import by_number, order_of, splits, window_plan
+from tidemill.local.window_slides import Progress
+from tidemill.optimize.choices import with_choices
 from tidemill.plan.differences import require_same_plan
 from tidemill.plan.faults import far_time, null_order, null_time
 from tidemill.plan.format import format_plan
 from tidemill.plan.nodes import WindowAggregate
 from tidemill.plan.physical import WindowChoices
 from tidemill.plan.stages import Stage, stage_of
-from tidemill.windows.spec import LastRows, PerEvent, Rows, Session, Window
+from tidemill.windows.spec import LastRows, Rows, Session
 
 _NO_KEYS = np.empty(0, dtype=np.int64)
 _NO_ROWS = np.zeros(1, dtype=np.int64)
@@ -92,14 +82,16 @@ class WindowOperator(Operator):
         `watch=False` skips the check for late rows, where no row can be late. `keep_late=False` does not keep
         them, where somebody else does. Lanes run on threads of the `pool`, if there is one.
         """
-        self.plan, self.choices, self._tuning = plan, choices or choices_of(plan), tuning
+        self.plan, self._tuning = plan, tuning
+        self._stage = stage = stage or stage_of(plan.input)
+        self._how = how = window_plan(plan, stage, choices)
+        self.choices, self.layout, self.parts = how.choices, how.layout, how.parts
+        self._loop, self._compact = how.loop, how.compact
         self.watch = watch
         """Whether rows may be late; whoever drives the operator may know better for the next rows."""
-        self._stage = stage = stage or stage_of(plan.input)
-        specs = [w.spec for w in plan.windows]
         self.keys = KeyIndex(plan.input.schema.select(plan.group_keys))
-        self._order, self._by_number = _order_of(plan), _by_number(plan)
-        self._counts_rows = isinstance(specs[0], Rows)
+        self._order, self._by_number = order_of(plan), by_number(plan)
+        self._counts_rows = isinstance(plan.windows[0].spec, Rows)
         self._over_time = plan.attribute == plan.input.time and not self._counts_rows
         self._by_time = self._order == plan.input.time
         """Whether rows are numbered in order of time, so that the watermark fixes their numbers."""
@@ -108,23 +100,8 @@ class WindowOperator(Operator):
         self._numbered = BEGINNING
         """Rows below this have their numbers; one that comes later is late."""
         self._partitions: RowNumbers | None = None
-        self._compact: StageRunner | None = None
-        base, predicates = stage.base.schema, stage.predicates
-        outputs: dict[str, Node] = dict(stage.outputs)
-        if not fuses(plan, stage):
-            self._compact = stage_runner(stage.predicates, stage.outputs, stage.base.schema)
-            base, predicates = plan.input.schema, ()
-            outputs = {}
-        if _splits(plan):
-            self._partitions = RowNumbers(base.select(plan.partition))
-            base = Schema((*base.fields, (ROW, INT64)))
-        self.layout = self._full_layout(base, specs)
-        self.parts = plan_states(self.layout, self.choices.sliding)
-        attribute = Column(ROW) if self._by_number else outputs.get(plan.attribute, Column(plan.attribute))
-        self._loop = RowLoop(
-            plan, self.choices.panes, self.layout, self.parts, base, predicates, attribute,
-            _gap_of_spans(plan, self.parts), outputs,
-        )  # fmt: skip
+        if splits(plan):
+            self._partitions = RowNumbers(how.base.select(plan.partition))
         by_rows = self._collects_apart() and not (self._keeps_much and self._divides())
         by_key = not by_rows and self._divides()
         self.lanes = self._new_lanes(lanes if self._divides() else 1)
@@ -139,10 +116,9 @@ class WindowOperator(Operator):
         """By rows: the batches that no collector has taken."""
         self._seen = [Done()] * len(self.collectors)
         """By rows: what each collector returned last, of the calls that were waited for."""
-        placed = Column(plan.input.time) if self._by_time else attribute
-        self._late = LateRows(base, placed, predicates, keep=keep_late)
-        self._key_columns = _plain_columns(stage, plan.group_keys)
-        self._attribute = attribute_of(plan, stage)
+        placed = Column(plan.input.time) if self._by_time else how.attribute
+        self._late = LateRows(how.base, placed, how.predicates, keep=keep_late)
+        self._key_columns, self._attribute = how.key_columns, how.read
         self._promised = Limits()
         """The watermark of the input, in ticks of the windowing attribute."""
         self._given = self._held = Limits()
@@ -163,6 +139,9 @@ class WindowOperator(Operator):
         """The partials of an operator with one lane."""
         (lane,) = self.lanes
         return lane.store
+
+    def expect_late(self, late: bool) -> None:
+        self.watch = late
 
     @property
     def before_start(self) -> int:
@@ -404,24 +383,6 @@ class WindowOperator(Operator):
 
     def late(self) -> pa.Table:
         return self._late.table()
-
-    def _full_layout(self, base: Schema, specs: list[Window]) -> Layout:
-        """Return the layout of the query's aggregates and of those that its windows need internally."""
-        extra = []
-        for spec in specs:
-            if isinstance(spec, LastRows):
-                extra.append((TICKS, greatest(Expr(Column(self.plan.attribute)))))
-            elif isinstance(spec, PerEvent) and spec.every > 1:
-                if spec.by == "rank":
-                    extra.append((ROWS, count()))
-                else:
-                    ends = (Expr(Column(ROW)) + 1) % spec.every == 0
-                    node = resolve(ends.node, base, step=str(spec))
-                    extra.append((ends_name(spec), any_of(Expr(node))))
-        if not extra:
-            return self.plan.layout
-        schema = Schema((*self.plan.input.schema.fields, (ROW, INT64)))
-        return layout((*self.plan.aggregates, *extra), schema, self.plan.never_null)
 
     # -- partials of tables (`group_operator`)
 
@@ -885,8 +846,8 @@ class WindowOperator(Operator):
         shares = [Share(i, lanes) for i in range(lanes)]
         return [
             Lane(
-                self.plan, self.choices, self.layout, self.parts, self.keys, share, self._tuning,
-                self._loop.gap,
+                self.plan, self.choices, self._how.results, self.layout, self.parts, self.keys, share,
+                self._tuning, self._loop.gap,
             )
             for share in shares
         ]  # fmt: skip
@@ -942,67 +903,7 @@ def _append(batches: list[pa.RecordBatch], batch: pa.RecordBatch) -> None:
     batches.append(batch)
 
 
-def _plain_columns(stage: Stage, names: tuple[str, ...]) -> dict[str, str]:
-    """The columns of a stage's base that its outputs are, where these are not computed."""
-    nodes = {name: stage.output(name) for name in names}
-    return {name: node.name for name, node in nodes.items() if isinstance(node, Column)}
-
-
-def _gap_of_spans(plan: WindowAggregate, parts: StatePlan) -> int | None:
-    """Return the gap of sessions if one record can span all rows of a session, otherwise None.
-
-    It cannot if other windows or keys cut the rows elsewhere, or if rows are kept and sorted by time.
-    """
-    spec = plan.windows[0].spec
-    if len(plan.windows) > 1 or not isinstance(spec, Session) or parts.kept:
-        return None
-    return spec.gap.ticks if set(plan.partition_of(spec)) == set(plan.group_keys) else None
-
-
 def _first_of(live: npt.NDArray[np.bool_], count: int) -> Ints:
     """Return `count` keys in order: all live keys, filled up with dead ones."""
     order = np.argsort(~live, kind="stable")[:count]
     return np.sort(order)
-
-
-def fuses(plan: WindowAggregate, stage: Stage | None = None) -> bool:
-    """Return whether filters run in the loop that accumulates.
-
-    Otherwise the rows that pass are materialized first, so that only they are numbered and only their
-    costly keys are looked up.
-    """
-    if _splits(plan):
-        return False
-    stage, keys = stage or stage_of(plan.input), plan.group_keys
-    before_loop = has_gaps(plan) or share_panes(plan).axis is not None
-    if before_loop and not isinstance(stage.output(plan.attribute), Column):
-        return False  # computed before the loop, where it may fail on rows that do not pass
-    # A key that is computed may fail on rows that do not pass.
-    cheap = len(keys) == 0 or (
-        len(keys) == 1
-        and plan.input.schema[keys[0]].is_fixed
-        and isinstance(stage.output(keys[0]), Column)
-    )
-    return cheap or not stage.predicates
-
-
-def _by_number(plan: WindowAggregate) -> bool:
-    """Return whether windows are ranges of row numbers."""
-    return isinstance(plan.windows[0].spec, (Rows, LastRows))
-
-
-def _order_of(plan: WindowAggregate) -> str | None:
-    """Return the column whose order numbers rows; None for the order of arrival, or if none is needed."""
-    specs = [w.spec for w in plan.windows]
-    if isinstance(specs[0], LastRows):
-        return plan.attribute
-    return next((o for s in specs if (o := getattr(s, "order_by", None))), None)
-
-
-def _splits(plan: WindowAggregate) -> bool:
-    """Return whether rows must be tracked by partition, to count them or to define windows."""
-    specs = [w.spec for w in plan.windows]
-    if any(s.counts_arrivals or isinstance(s, LastRows) for s in specs):
-        return True
-    apart = set(plan.partition) != set(plan.group_keys)
-    return apart and any(s.follows_rows for s in specs)

@@ -7,7 +7,7 @@ engine lists the nodes that it supports, and rejects a plan with any other (`req
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +32,13 @@ class Plan(Tree):
     """The base class of plan nodes; compared by value."""
 
     __slots__ = ()
+
+    def walk(self) -> Iterator[Plan]:
+        known: tuple[Plan, ...] | None = self.__dict__.get("_nodes")  # each run asks several times
+        if known is None:
+            known = tuple(super().walk())
+            object.__setattr__(self, "_nodes", known)
+        return iter(known)
 
     @property
     def schema(self) -> Schema:
@@ -388,17 +395,22 @@ def sources(plan: Plan) -> tuple[Source, ...]:
 
     Raises an error if one name has two declarations that differ.
     """
+    known_ones: tuple[Source, ...] | None = plan.__dict__.get("_sources")
+    if known_ones is not None:
+        return known_ones
     found: dict[str, Source] = {}
     for node in plan.walk():
         if isinstance(node, Source):
             known = found.setdefault(node.name, node)
-            if replace(known, columns=None) != replace(node, columns=None):
+            if known is not node and replace(known, columns=None) != replace(node, columns=None):
                 raise UserError(
                     f"stream {node.name!r}", expected="one declaration for each name",
                     got=f"{known} of {known.declared} and {node} of {node.declared}",
                     hint="give one of the streams another name",
                 )  # fmt: skip
-    return tuple(found.values())
+    known_ones = tuple(found.values())
+    object.__setattr__(plan, "_sources", known_ones)
+    return known_ones
 
 
 def with_held(plan: Plan, inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tidemill.plan.temporal import (
     SnapshotAggregate,
     Unnest,
 )
+from tidemill.windows.spec import LastRange
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,18 @@ def _of_pairs(plan: Join, left: Properties, right: Properties) -> Properties:
         return POINTS
     both = left.duration == right.duration == FOREVER
     return Properties(FOREVER) if both and plan.kind == "inner" else _ANY
+
+
+def looks_up(plan: Join | Cut) -> bool:
+    """Return whether the right side is a table, and rows of the left side have at most its columns added."""
+    return properties(plan.right).everlasting and plan.kind in (
+        "inner",
+        "left",
+        "exists",
+        "not_exists",
+    )
+
+
+def slides_over_another(plan: WindowAggregate) -> bool:
+    """Return whether windows range over one attribute and slide over another."""
+    return isinstance(plan.windows[0].spec, LastRange)
