@@ -19,7 +19,7 @@ from tests.examples import TIMES
 from tests.faults.counts import LINES
 
 # The first call of anything that compiles is slow, and the machine may be busy.
-settings.register_profile("tidemill", deadline=None, max_examples=20 if TIMES == 1 else 100)
+settings.register_profile("tidemill", deadline=None, max_examples=15 if TIMES == 1 else 100)
 settings.load_profile("tidemill")
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -97,6 +97,7 @@ def test_the_examples_of_queries_on_lifetimes_run(capsys: pytest.CaptureFixture[
     assert "203 rows" in said and "live, 194 rows of shares came with the orders, and 9 at the end" in said
 
 
+@pytest.mark.interpreted
 def test_the_example_of_features_that_are_served_runs(capsys: pytest.CaptureFixture[str]) -> None:
     from examples import serve_features
 

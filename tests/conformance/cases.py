@@ -180,7 +180,7 @@ BY_EACH_WAY = ("hopping, many panes", "session")
 """On many rows on Spark: partials of panes, and rows of a key together. Other kinds are for the soak there;
 `test_definition_spark` has them on fewer rows."""
 
-SAMPLE = [("hopping, many panes", f) for f in ("paths", "holistic", "histograms", "sketches")]
+SAMPLE = [("hopping, many panes", f) for f in ("paths", "holistic", "sketches")]
 """What is compiled in every run. `test_engines_agree` compiles `one of each`, and so the other families, in
 several kinds of windows."""
 

@@ -123,7 +123,7 @@ def slicing(spark: Any) -> Engine:
     return Engine(spark, TINY)
 
 
-SOME = ("around", "both computed", "a few around", "with base", "prevailing", "since previous", "a condition")
+SOME = ("both computed", "a few around", "with base", "prevailing", "since previous")
 
 
 @pytest.mark.parametrize("kind", [*list(KINDS)[2:], *later(*list(KINDS)[:2])])
@@ -161,7 +161,7 @@ def test_others(engine: Engine, which: str) -> None:
 
 
 DIVIDED_OTHERS = ("nearest, close", "without a key, last", "two probes")
-DIVIDED = ("around", "a few around", "prevailing, after", "a condition", "both computed", "since previous")
+DIVIDED = ("a few around", "prevailing, after", "both computed", "since previous")
 
 
 @pytest.mark.parametrize("kind", ["few", *later("in order", "pairs")])

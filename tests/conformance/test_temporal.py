@@ -234,7 +234,7 @@ QUERIES = {**LIFETIMES, **SNAPSHOTS, **TWO, **NEIGHBOURS, **CHAINS}
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@examples(4, of=25)
+@examples(3, of=25)
 @given(data=INPUTS, seed=SEEDS)
 def test_as_defined(name: str, data: Inputs, seed: int) -> None:
     query, pick = QUERIES[name](), random.Random(seed)

@@ -80,6 +80,7 @@ def joins_are_killed(at_least: int, tmp_path: Path) -> None:
     assert wrong == []
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("seldom_whole")
 def test_a_join_that_is_killed_goes_on_and_gives_each_row_once(tmp_path: Path) -> None:
     joins_are_killed(4, tmp_path)

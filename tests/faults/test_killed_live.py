@@ -184,6 +184,7 @@ def live_queries_are_killed(program: Callable[[Path], None], at_least: int, tmp_
     assert wrong == []
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("seldom_whole")
 @pytest.mark.parametrize("program", [go_on, read_on])
 def test_a_live_query_that_is_killed_goes_on_and_gives_each_row_once(

@@ -82,6 +82,7 @@ def servers_are_killed(at_least: int, tmp_path: Path, rows: int, ways: tuple[tup
     assert wrong == []
 
 
+@pytest.mark.interpreted
 @pytest.mark.usefixtures("seldom_whole")
 def test_a_server_that_is_killed_answers_each_row_once(tmp_path: Path) -> None:
     servers_are_killed(2, tmp_path, 120, WAYS[3:])

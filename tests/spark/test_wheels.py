@@ -234,12 +234,12 @@ def test_ranges_of_a_frame(spark: Any, built: tuple[Path, list[Row]]) -> None:
     wheel = in_process(rows, "sum", ("s",), 0, 164)
     pick = random.Random(3)
     asked = []
-    for _ in range(60):
+    for _ in range(15):
         a = pick.randint(-3, 160)
         asked.append((pick.choice(["a", "b", None, "never"]), a, pick.randint(a, 170)))
     ranges = spark.createDataFrame([*asked, ("a", None, 4)], "s string, low long, high long")
     found = tm.spark.wheel_query(path, ranges.repartition(2), start="low", end="high").collect()
-    assert len(found) == 61
+    assert len(found) == len(asked) + 1
     for row in found:
         expected = None if row["low"] is None else wheel.query(row["low"], row["high"], key=row["s"])
         assert row["a"] == expected, row

@@ -222,7 +222,7 @@ def test_self_joins_and_pairs_of_whole_elements(spark: Any) -> None:
         dia.outer_join(dia, lambda a: a, lambda b: b, max, how="outer")
 
 
-@pytest.mark.parametrize("how", ["join", "opaque"])
+@pytest.mark.parametrize("how", ["opaque", *later("join")])
 def test_detection_changes_what_travels_and_nothing_else(spark: Any, how: str) -> None:
     detect = "on"
     dia = generate(spark, 30, lambda i: (i * i % 11, i), parts=3)

@@ -26,7 +26,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("way", ["panes", "colocated", *later("jvm")])
+@pytest.mark.parametrize("way", ["panes", *later("jvm", "colocated")])
 def test_detected_windows_have_the_answers_of_this_process(spark: Any, way: str) -> None:
     rng = np.random.default_rng(5)
     key = np.sort(rng.integers(0, 12, 400))
