@@ -68,8 +68,8 @@ def _sums(name: str, more: str, rows: Rows, *beside: str) -> Case:
         PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL {far} MICROSECOND PRECEDING AND CURRENT ROW
     )
 ) WHERE asked"""
-    # By itself Spark broadcasts one side and meets the rows of a key through a hash table, which takes several
-    # times as long as by sort and merge; a bound in the condition of the join would be computed for each pair.
+    # By itself Spark broadcasts one side and finds the rows of a key through a hash table, which takes
+    # several times as long as sort and merge. A bound in the condition would be computed for each pair.
     pairs = f"""SELECT /*+ MERGE(o) */ r.ts, r.k, count(v) AS n, sum(v) AS s
 FROM (SELECT ts, k, ts - INTERVAL {far} MICROSECOND AS low FROM requests) r LEFT JOIN orders o
 ON r.k = o.k AND o.ts BETWEEN r.low AND r.ts GROUP BY r.ts, r.k"""
