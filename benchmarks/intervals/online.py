@@ -153,12 +153,12 @@ JOINERS: dict[str, Make] = {
     HOME: SYSTEMS[HOME],
     f"{HOME}, two threads": lambda given, pool: Live(given, answers="on arrival", threads=2),
     INDEX: ABLATION[INDEX],
-    f"{INDEX}, two joiners": lambda given, pool: Indexed(given, team=Team(2)),
-    f"{INDEX}, two joiners by key": lambda given, pool: Indexed(given, team=Team(2, balance=False)),
+    f"{INDEX}, two joiners": lambda given, pool: Indexed(given, team=Team(2, few=1)),
+    f"{INDEX}, two joiners by key": lambda given, pool: Indexed(given, team=Team(2, few=1, balance=False)),
     "index, row by row": ABLATION["index, row by row"],
-    "index, row by row, two joiners": lambda given, pool: Indexed(given, "rows", Team(2)),
+    "index, row by row, two joiners": lambda given, pool: Indexed(given, "rows", Team(2, few=1)),
     "index, row by row, two joiners by key": (
-        lambda given, pool: Indexed(given, "rows", Team(2, balance=False))
+        lambda given, pool: Indexed(given, "rows", Team(2, few=1, balance=False))
     ),
     f"{KEY_OIJ}, two joiners": SYSTEMS[f"{KEY_OIJ}, two joiners"],
 }

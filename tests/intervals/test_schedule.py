@@ -151,7 +151,7 @@ def test_a_team_answers_as_one(joiners: int, balance: bool) -> None:
         first, last, _ = known.ranges(*asked)
         assert [c.to_pylist() for c in index.answers(*asked)] == known.answers(first, last)
     assert any(len(team) > 1 for team in team.schedule.teams) == (balance and joiners > 1)
-    again = TeamIndex(small_layout(), Team(1))
+    again = TeamIndex(small_layout(), Team(1, few=1))
     again.restore(index.snapshot())
     assert [c.to_pylist() for c in again.answers(*asked)] == known.answers(first, last)
     answer = index.answers(np.array([-1, 50]), np.array([0, 0]), np.array([9, 9]))

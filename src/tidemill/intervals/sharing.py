@@ -226,12 +226,12 @@ class Subscriber:
     def _said(self, file: Path) -> dict[str, Any]:
         """Return what the writer says of a generation."""
         try:
-            match json.loads(read_plain(file, step=self._step)):
-                case {"arrays": dict()} as said:
-                    return dict(said)
+            said = json.loads(read_plain(file, step=self._step))
         except ValueError:
-            pass
-        raise UserError(
-            self._step, expected=f"the arrays of an index in {file}", got="something else",
-            hint="the file is damaged: share the index again",
-        )  # fmt: skip
+            said = None
+        if not isinstance(said, dict) or not isinstance(said.get("arrays"), dict):
+            raise UserError(
+                self._step, expected=f"the arrays of an index in {file}", got="something else",
+                hint="the file is damaged: share the index again",
+            )  # fmt: skip
+        return said

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidemill.aggregates.layout import Layout
-from tidemill.core.threads import Threads, borrowed, returned, threads
+from tidemill.core.threads import Threads, borrowed, returned
 from tidemill.intervals.index import TimeTravelIndex
 from tidemill.intervals.loops.divide import divide
 from tidemill.intervals.schedule import Schedule, Statistics, balanced
@@ -21,23 +21,21 @@ _PARTITIONS = 16
 """So many partitions for each joiner."""
 _REPLAN = 1 << 16
 """After so many intervals the schedule is made anew."""
-FEW = 1 << 12
-"""Fewer intervals are aggregated by the caller."""
 
 
 class Team:
     """Divides intervals among joiners. The caller's thread is one of them; the others are borrowed."""
 
     def __init__(
-        self, joiners: int | None = None, *, few: int = FEW, balance: bool = True, replan: int = _REPLAN,
+        self, joiners: int, *, few: int, balance: bool = True, replan: int = _REPLAN,
         pool: Executor | None = None,
     ) -> None:  # fmt: skip
-        """Use so many joiners, by default as many as there are processors, on threads of a `pool`, if given.
+        """Use so many joiners, on threads of a `pool`, if given.
 
         Fewer than `few` intervals are not divided. Without `balance`, each key has one joiner, as in
         Key-OIJ. `replan` is after how many intervals the schedule is made anew.
         """
-        self.joiners = threads() if joiners is None else joiners
+        self.joiners = joiners
         self._few = max(few, 1)
         self._balance, self._replan = balance, replan
         self._since = replan  # the first intervals say more than nothing
